@@ -17,8 +17,9 @@ from typing import Any, cast
 import httpx2
 from anyio import CancelScope
 from msgspec import Struct
+from msgspec.structs import replace
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from infold.core.events import FailedOpen, NotManaged
@@ -30,17 +31,18 @@ from infold.gateway.event_hub import EventHub
 from infold.gateway.request_body import GatewayLimits, Refusal, ReplyDecoder, decompress_body, read_body
 from infold.gateway.tenants import Tenants, TenantSessions
 from infold.gateway.upstream import (
+    ENCODING,
     NOTE_HEADER,
+    THE_CLIENTS,
     Headers,
     Outgoing,
     Sender,
     Upstreams,
     by_name,
-    for_another_request,
     forwarded,
     returned,
-    uncompressed_body,
     uncompressed_reply,
+    without,
 )
 from infold.proxy.managed_request import ManagedRequest, ReplyObserver
 from infold.proxy.request import SESSION_HEADER, ParsedRequest, parse_request
@@ -70,6 +72,10 @@ class _Incoming(Struct, frozen=True):
     tenant: str
     outgoing: Outgoing
 
+    def relayed(self, why: str) -> "_Outbound":
+        """Return the request as it was received."""
+        return _Outbound(self.outgoing, self.raw, f"relayed; {why}")
+
 
 class _Outbound(Struct, frozen=True):
     """A request as it is sent, and the note for the client; `managed` is `None` if it is relayed as it was received."""
@@ -78,13 +84,6 @@ class _Outbound(Struct, frozen=True):
     content: bytes
     note: str
     managed: ManagedRequest | None = None
-
-
-class _Failure(Struct, frozen=True):
-    """Why a request could not be managed, and the name of its session, if that is known."""
-
-    error: Exception
-    session_name: str | None
 
 
 class Relay:
@@ -117,31 +116,31 @@ class Relay:
             await cancel_on_disconnect(receive, self._answer(outbound, scope, receive, send))
 
     async def _answer(self, outbound: _Outbound, scope: Scope, receive: Receive, send: Send) -> None:
+        managed = outbound.managed
         try:
-            response = await self._relay(outbound)
+            reply, note = await self._fetch(outbound)
         except httpx2.TimeoutException:
-            response = refuse(
-                Refusal(504, "the upstream took too long to answer; try again, or raise the time allowed")
-            )
+            problem = "the upstream took too long to answer; try again, or raise the time allowed"
+            await refuse(Refusal(504, problem))(scope, receive, send)
         except httpx2.HTTPError as error:
             problem = f"the upstream could not be reached or broke off ({type(error).__name__})"
-            response = refuse(Refusal(502, f"{problem}; try again, or check its address"))
-        await response(scope, receive, send)
+            await refuse(Refusal(502, f"{problem}; try again, or check its address"))(scope, receive, send)
+        else:
+            session_id = None if managed is None else managed.session_id
+            await reply.pass_on(send, returned(reply.headers.raw, note, session_id))
 
-    async def _relay(self, outbound: _Outbound) -> Response:
+    async def _fetch(self, outbound: _Outbound) -> "tuple[ObservedReply, str]":
+        """Return the reply to a request, recovered from refusals for its size, and the note for the client."""
         managed, note = outbound.managed, outbound.note
         reply = await self._send(outbound.outgoing, outbound.content, managed)
         while managed and (overflow := reply.overflow) is not None and managed.may_recover(overflow):
             problem = await self._recover(reply, managed, overflow)
             if problem:
-                note = f"{note}; not recovered: {problem}"
-                break
+                return reply, f"{note}; not recovered: {problem}"
             await reply.aclose()
-            sent = outbound.outgoing
-            again = Outgoing(sent.method, sent.url, for_another_request(sent.headers))
+            again = replace(outbound.outgoing, headers=without(outbound.outgoing.headers, *THE_CLIENTS))
             reply = await self._send(again, managed.content, managed)
-        session_id = None if managed is None else managed.session_id
-        return RelayedResponse(reply, returned(reply.headers.raw, note, session_id))
+        return reply, note
 
     # On the way out.
 
@@ -167,46 +166,42 @@ class Relay:
 
     async def _manage(self, incoming: _Incoming) -> _Outbound:
         """Prepare a request in a thread; relay it as it was received if that fails, or if it has no history."""
-        outgoing, raw = incoming.outgoing, incoming.raw
-        begun: ManagedRequest | Unmanaged | _Failure | None = _why_unmanaged(incoming)
-        if begun is None:
-            try:
-                begun = await self._sessions.threads.prepare(partial(self._begin, incoming))
-            except RuntimeError as error:  # no thread can be started
-                begun = _Failure(error, None)
-        if isinstance(begun, _Failure):
-            return _Outbound(outgoing, raw, f"relayed; {self._report(begun.error, begun.session_name)}")
-        if isinstance(begun, Unmanaged):
-            if begun.is_history:
-                self._hub.observe(NotManaged(incoming.headers.get(SESSION_HEADER, ""), begun.why))
-            return _Outbound(outgoing, raw, f"relayed; {begun.why}")
-        note = MANAGED
-        if begun.store_error is None:
-            self._logged_store_error = ""
-        else:
-            note = f"{MANAGED}; not stored: {self._report(begun.store_error, begun.parsed.session_name)}"
-        if begun.content is begun.parsed.raw:  # unchanged: what was received may be compressed
-            return _Outbound(outgoing, raw, note, begun)
-        changed = Outgoing(outgoing.method, outgoing.url, uncompressed_body(outgoing.headers))
-        return _Outbound(changed, begun.content, note, begun)
+        why = _why_unmanaged(incoming)
+        if why:
+            return incoming.relayed(why)
+        try:
+            return await self._sessions.threads.prepare(partial(self._begin, incoming))
+        except RuntimeError as error:  # no thread can be started
+            return incoming.relayed(self._report(error, None))
 
-    def _begin(self, incoming: _Incoming) -> ManagedRequest | Unmanaged | _Failure:
+    def _begin(self, incoming: _Incoming) -> _Outbound:
         """Parse and prepare a request; this blocks and runs in a thread."""
-        name = None
+        outgoing, name = incoming.outgoing, None
         try:
             parsed = _parse(incoming, self._limits)
             if isinstance(parsed, Unmanaged):
-                return parsed
+                if parsed.is_history:
+                    self._hub.observe(NotManaged(incoming.headers.get(SESSION_HEADER, ""), parsed.why))
+                return incoming.relayed(parsed.why)
             name = parsed.session_name
-            return self._sessions.begin(incoming.tenant, parsed, partial(self._sender.ask, incoming.outgoing))
+            managed = self._sessions.begin(incoming.tenant, parsed, partial(self._sender.ask, outgoing))
         except Exception as error:  # the request is the client's and is sent whatever fails here
-            return _Failure(error, name)
+            return incoming.relayed(self._report(error, name))
+        note = MANAGED
+        if managed.store_error is None:
+            self._logged_store_error = ""
+        else:
+            note = f"{MANAGED}; not stored: {self._report(managed.store_error, name)}"
+        if managed.content is parsed.raw:  # unchanged: what was received may be compressed
+            return _Outbound(outgoing, incoming.raw, note, managed)
+        changed = replace(outgoing, headers=without(outgoing.headers, ENCODING))
+        return _Outbound(changed, managed.content, note, managed)
 
     async def _send(self, outgoing: Outgoing, content: bytes, managed: ManagedRequest | None) -> "ObservedReply":
         """Send a request and read the opening of its reply, which is requested without compression if it is observed."""
         if managed is None:
             return ObservedReply(await self._sender.send(outgoing, content), host=outgoing.url.host)
-        readable = Outgoing(outgoing.method, outgoing.url, uncompressed_reply(outgoing.headers))
+        readable = replace(outgoing, headers=uncompressed_reply(outgoing.headers))
         response = await self._sender.send(readable, content)
         observer = ReplyObserver(managed.parsed, response.status_code, response.headers.get("content-type", ""))
         record = partial(self._record, managed)
@@ -254,12 +249,12 @@ class Relay:
         return text if isinstance(error, InfoldError) and not isinstance(error, StoreError) else kind
 
 
-def _why_unmanaged(incoming: _Incoming) -> Unmanaged | None:
+def _why_unmanaged(incoming: _Incoming) -> str:
     if incoming.outgoing.method != "POST":
-        return Unmanaged("not a conversation")
+        return "not a conversation"
     if format_of_path(incoming.path) is None:
-        return Unmanaged("the path takes no messages")
-    return None if incoming.raw else Unmanaged("the body is empty")
+        return "the path takes no messages"
+    return "" if incoming.raw else "the body is empty"
 
 
 def _parse(incoming: _Incoming, limits: GatewayLimits) -> ParsedRequest | Unmanaged:
@@ -352,8 +347,8 @@ class ObservedReply:
         record: Record | None = None,
         host: str = "the upstream",
     ) -> None:
-        self.host = host
-        self.status = response.status_code
+        self._host = host
+        self._status = response.status_code
         self.headers = response.headers
         self._observer = observer
         self._record = record
@@ -408,6 +403,21 @@ class ObservedReply:
         while (chunk := await self._chunks.next()) is not None:
             yield chunk
 
+    async def pass_on(self, send: Send, headers: Headers) -> None:
+        """Send the reply to the client with these headers, then close it; the relay watches for the client's disconnect.
+
+        If the upstream breaks off, the last message is left out, so that the client notices too.
+        """
+        try:
+            await send({"type": "http.response.start", "status": self._status, "headers": list(headers)})
+            async for chunk in self.chunks():
+                await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except httpx2.HTTPError as error:
+            _log.warning("%s broke off in the middle of its answer (%s)", self._host, type(error).__name__)
+        finally:
+            await self.aclose()
+
     async def aclose(self) -> None:
         """Close the connection, or return it to the pool."""
         await self._chunks.aclose()
@@ -432,30 +442,6 @@ class ObservedReply:
                 self._observe(observer, chunk)
                 self._held.append(chunk)
                 size += len(chunk)
-
-
-class RelayedResponse(StreamingResponse):
-    """A reply as the client gets it."""
-
-    def __init__(self, reply: ObservedReply, headers: Headers) -> None:
-        super().__init__(reply.chunks(), reply.status)
-        self.raw_headers = list(headers)
-        self._reply = reply
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - as ASGI has it
-        """Send the chunks, then close the upstream's connection; the relay watches for the client's disconnect.
-
-        If the upstream breaks off, the last message is left out, so that the client notices too.
-        """
-        try:
-            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            async for chunk in self.body_iterator:
-                await send({"type": "http.response.body", "body": chunk, "more_body": True})
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-        except httpx2.HTTPError as error:
-            _log.warning("%s broke off in the middle of its answer (%s)", self._reply.host, type(error).__name__)
-        finally:
-            await self._reply.aclose()
 
 
 async def cancel_on_disconnect(receive: Receive, work: Coroutine[Any, Any, None]) -> None:

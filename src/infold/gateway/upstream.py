@@ -2,14 +2,22 @@
 
 Nothing of one reply reaches another request. No cookie is kept, no redirect is followed and no environment variable is read:
 those would take a credential elsewhere.
+
+Connections are implemented directly on the event loop. The HTTP library's own backend sets up a deadline and registers the socket
+with the selector around every single read. A streamed reply is read in many small chunks, and that took more time than everything
+else that is done with one.
 """
 
+import asyncio
 import re
+import select
+import ssl
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
+from math import inf
 from types import TracebackType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import httpcore2
 import httpx2
@@ -18,7 +26,6 @@ from msgspec import Struct
 from infold.errors import UsageError
 from infold.formats.requests import unstreamed_path
 from infold.gateway.auth import COOKIE, TOKEN_HEADER
-from infold.gateway.network import Network
 from infold.gateway.request_body import GatewayLimits, ReplyDecoder
 from infold.gateway.tenants import TENANT_HEADER
 from infold.proxy.managed_request import UpstreamReply
@@ -111,7 +118,12 @@ HOP_BY_HOP = frozenset(
 )
 REQUEST_FRAMING = frozenset({b"host", b"content-length", b"expect"})
 OWN = frozenset({SESSION_HEADER.encode(), TENANT_HEADER.encode(), TOKEN_HEADER.encode()})
-ACCEPTED_ENCODING, IDEMPOTENCY_KEY, ENCODING = b"accept-encoding", b"idempotency-key", b"content-encoding"
+ACCEPTED_ENCODING = b"accept-encoding"
+ENCODING = b"content-encoding"
+"""Left out with a body of infold's own, which is never compressed."""
+
+THE_CLIENTS = (ENCODING, b"idempotency-key")
+"""Left out of a request that is sent in addition to the client's, and must not count as the same one."""
 
 
 def forwarded(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
@@ -125,17 +137,12 @@ def forwarded(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
 
 def uncompressed_reply(headers: Headers) -> Headers:
     """Return headers that ask for a reply without compression, so that it can be observed."""
-    return (*(pair for pair in headers if pair[0].lower() != ACCEPTED_ENCODING), (ACCEPTED_ENCODING, b"identity"))
+    return (*without(headers, ACCEPTED_ENCODING), (ACCEPTED_ENCODING, b"identity"))
 
 
-def for_another_request(headers: Headers) -> Headers:
-    """Return headers for a request that is sent in addition to the client's, and must not count as the same one."""
-    return tuple(pair for pair in uncompressed_body(headers) if pair[0].lower() != IDEMPOTENCY_KEY)
-
-
-def uncompressed_body(headers: Headers) -> Headers:
-    """Return headers for a body of infold's own, which is never compressed."""
-    return tuple(pair for pair in headers if pair[0].lower() != ENCODING)
+def without(headers: Headers, *names: bytes) -> Headers:
+    """Return headers without those of these names, in lower case."""
+    return tuple(pair for pair in headers if pair[0].lower() not in names)
 
 
 def returned(headers: Iterable[tuple[bytes, bytes]], note: str, session_id: str | None = None) -> Headers:
@@ -150,11 +157,6 @@ def returned(headers: Iterable[tuple[bytes, bytes]], note: str, session_id: str 
 def by_name(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """Return headers by their names in lower case, the first of each name; a client may send thousands."""
     return {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in reversed(tuple(headers))}
-
-
-def header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> str:
-    """Return the first header of that name; empty if there is none."""
-    return next((value.decode("latin-1") for key, value in headers if key.lower() == name), "")
 
 
 def _named_in_connection(headers: Headers) -> frozenset[bytes]:
@@ -250,9 +252,9 @@ class Sender:
     async def ask(self, outgoing: Outgoing, content: bytes) -> UpstreamReply:
         """Send a request of infold's own where a client's goes, with its credentials, and return the complete answer."""
         url = httpx2.URL(unstreamed_path(str(outgoing.url)))
-        headers = for_another_request(uncompressed_reply(outgoing.headers))
+        headers = without(uncompressed_reply(outgoing.headers), *THE_CLIENTS)
         response = await self.send(Outgoing(outgoing.method, url, headers), content)
-        decoder = ReplyDecoder(header(response.headers.raw, b"content-encoding"))
+        decoder = ReplyDecoder(response.headers.get("content-encoding", ""))
         body = bytearray()
         try:
             assert isinstance(response.stream, httpx2.AsyncByteStream)
@@ -290,3 +292,207 @@ def _translate_errors() -> Iterator[None]:
         yield
     except KNOWN_ERRORS as error:
         raise getattr(httpx2, type(error).__name__)(str(error)) from error
+
+
+# Connections.
+
+MOST_WAITING_BYTES = 256 * 1024
+"""Unread bytes above which the upstream has to wait: a client that reads slowly must not fill the memory."""
+
+NEXT_ADDRESS_SECONDS = 0.25
+"""How long one address of a host is tried before the next is tried in parallel (RFC 8305)."""
+
+_NAMES = {"client_addr": "sockname", "server_addr": "peername"}
+"""Names of the library for what the event loop calls otherwise."""
+
+
+class Network(httpcore2.AsyncNetworkBackend):
+    """Opens connections in the running event loop."""
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> "Connection":
+        """Open a connection; raise `ConnectTimeout` or `ConnectError`."""
+        loop = asyncio.get_running_loop()
+        own = None if local_address is None else (local_address, 0)
+        with _translate_os_errors(httpcore2.ConnectTimeout, httpcore2.ConnectError):
+            async with asyncio.timeout(timeout):
+                transport, connection = await loop.create_connection(
+                    Connection, host, port, local_addr=own, happy_eyeballs_delay=NEXT_ADDRESS_SECONDS
+                )
+        for option in socket_options or ():
+            transport.get_extra_info("socket").setsockopt(*option)
+        return connection
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep."""
+        await asyncio.sleep(seconds)
+
+
+class Connection(asyncio.Protocol, httpcore2.AsyncNetworkStream):
+    """One connection, plain or encrypted; a read that is cancelled loses no data."""
+
+    def __init__(self) -> None:
+        self._transport: asyncio.Transport
+        self._loop = asyncio.get_running_loop()
+        self._unread = bytearray()
+        self._waiting: asyncio.Future[bool] | None = None
+        self._deadline = inf
+        self._timer: asyncio.TimerHandle | None = None
+        self._has_room = asyncio.Event()
+        self._has_room.set()
+        self._is_over = self._is_held_back = False
+        self._problem: Exception | None = None
+
+    # Called by the library.
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        """Return the next bytes, empty at the end; raise `ReadTimeout` or `ReadError`."""
+        if not self._unread and not self._is_over and not await self._wait_for_data(timeout):
+            raise httpcore2.ReadTimeout(f"nothing came for {timeout} seconds")
+        if not self._unread and self._problem is not None:
+            raise httpcore2.ReadError(str(self._problem)) from self._problem
+        piece = bytes(self._unread[:max_bytes])
+        del self._unread[:max_bytes]
+        if self._is_held_back and len(self._unread) <= MOST_WAITING_BYTES:
+            self._is_held_back = False
+            self._transport.resume_reading()
+        return piece
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        """Send all of it; raise `WriteTimeout` or `WriteError`."""
+        if not buffer:
+            return
+        if not self._transport.is_closing():
+            self._transport.write(buffer)
+        if not self._has_room.is_set():
+            with _translate_os_errors(httpcore2.WriteTimeout, httpcore2.WriteError):
+                async with asyncio.timeout(timeout):
+                    await self._has_room.wait()
+        if self._transport.is_closing():
+            raise httpcore2.WriteError("the connection has ended") from self._problem
+
+    async def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> "Connection":
+        """Encrypt the connection from here on; raise `ConnectTimeout` or `ConnectError`, and close it.
+
+        Data that was received in clear before that is refused: it may be from a third party, and would count as the upstream's.
+        """
+        try:
+            if self._unread:
+                raise httpcore2.ConnectError("the upstream spoke before the connection was encrypted")
+            with _translate_os_errors(httpcore2.ConnectTimeout, httpcore2.ConnectError):
+                async with asyncio.timeout(timeout):
+                    encrypted = await self._loop.start_tls(
+                        self._transport, self, ssl_context, server_hostname=server_hostname
+                    )
+        except BaseException:
+            await self.aclose()
+            raise
+        assert encrypted is not None
+        self._transport = encrypted
+        return self
+
+    async def aclose(self) -> None:
+        """Close it at once, without sending the rest."""
+        self._transport.abort()
+
+    def get_extra_info(self, info: str) -> Any:
+        """Return what the library asks for; `is_readable`: the other side has closed an idle connection, or sent data on it."""
+        if info == "is_readable":
+            return bool(self._unread) or self._is_over or _has_data(self._transport)
+        return self._transport.get_extra_info(_NAMES.get(info, info))
+
+    # Waiting. Each read moves the deadline; the timer checks it when it fires, so that reads set up no timers.
+
+    async def _wait_for_data(self, timeout: float | None) -> bool:
+        """Wait until data arrives or the connection ends; return false on timeout."""
+        self._waiting = self._loop.create_future()
+        self._deadline = inf if timeout is None else self._loop.time() + timeout
+        if self._deadline < (inf if self._timer is None else self._timer.when()):
+            self._set_timer()
+        try:
+            return await self._waiting
+        finally:
+            self._waiting = None
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(self._deadline, self._check_deadline)
+
+    def _check_deadline(self) -> None:
+        self._timer = None
+        if self._waiting is None or self._deadline == inf:
+            return
+        if self._loop.time() < self._deadline:
+            self._set_timer()
+        else:
+            self._wake(is_late=True)
+
+    def _wake(self, *, is_late: bool) -> None:
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(not is_late)
+
+    # Called by the event loop.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Buffer data until it is read; pause the upstream if that is much."""
+        self._unread += data
+        self._wake(is_late=False)
+        if len(self._unread) > MOST_WAITING_BYTES and not self._is_held_back:
+            self._is_held_back = True
+            self._transport.pause_reading()
+
+    def eof_received(self) -> None:
+        """Note the end of the data; the event loop closes the connection once all is sent."""
+        self._is_over = True
+        self._wake(is_late=False)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wake up readers and writers."""
+        self._is_over, self._problem = True, exc
+        if self._timer is not None:
+            self._timer.cancel()
+        self._wake(is_late=False)
+        self._has_room.set()
+
+    def pause_writing(self) -> None:
+        """Make writers wait."""
+        self._has_room.clear()
+
+    def resume_writing(self) -> None:
+        """Let writers continue."""
+        self._has_room.set()
+
+
+@contextmanager
+def _translate_os_errors(late: type[Exception], broken: type[Exception]) -> Iterator[None]:
+    """Raise the event loop's errors as those of the library."""
+    try:
+        yield
+    except TimeoutError as error:
+        raise late(str(error)) from error
+    except OSError as error:
+        raise broken(str(error)) from error
+
+
+def _has_data(transport: asyncio.Transport) -> bool:
+    """Whether there is data that the event loop has not read yet; a connection without a socket has ended."""
+    number = transport.get_extra_info("socket").fileno()
+    if number < 0:
+        return True
+    poll = select.poll()
+    poll.register(number, select.POLLIN)
+    return bool(poll.poll(0))

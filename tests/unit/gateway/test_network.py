@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import httpcore2
 import pytest
 
-from infold.gateway.network import MOST_WAITING_BYTES, Connection, Network
+from infold.gateway.upstream import MOST_WAITING_BYTES, Connection, Network
 
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
