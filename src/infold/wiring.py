@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from infold.catalogue import Known, lookup
 from infold.core.messages import ModelRef
@@ -23,7 +23,7 @@ EMBEDDED = "embedded"
 
 DAY_MS = 86_400_000
 
-_ADAPTERS = {
+_STORES = {
     "memory": ("infold.stores.memory", "MemoryStore"),
     "sqlite": ("infold.stores.sqlite", "SqliteStore"),
     "postgres": ("infold.stores.postgres", "PostgresStore"),
@@ -39,11 +39,11 @@ def open_store(place: str, *, busy_seconds: float | None = None) -> OpenedStore:
     """
     place = located(place)
     if place == "memory":
-        return cast(OpenedStore, _adapter("memory")())
+        return _store("memory")()
     if place.startswith(POSTGRES_SCHEMES):
-        return cast(OpenedStore, _adapter("postgres")(place))
+        return _store("postgres")(place)
     waiting = {} if busy_seconds is None else {"busy_seconds": busy_seconds}
-    return cast(OpenedStore, _adapter("sqlite")(Path(place), **waiting))
+    return _store("sqlite")(Path(place), **waiting)
 
 
 def located(place: str) -> str:
@@ -56,13 +56,16 @@ def located(place: str) -> str:
     return place if place == "memory" or place.startswith(POSTGRES_SCHEMES) else str(store_path(place))
 
 
-def _adapter(name: str) -> type:
-    module, attribute = _ADAPTERS[name]
+def _store(name: str) -> Callable[..., OpenedStore]:
+    store: Callable[..., OpenedStore] = _adapter(*_STORES[name], f"a {name} store", f"pip install 'infold[{name}]'")
+    return store
+
+
+def _adapter(module: str, attribute: str, user: str, remedy: str) -> Any:
     try:
-        return cast(type, getattr(import_module(module), attribute))
+        return getattr(import_module(module), attribute)
     except ModuleNotFoundError as error:
-        remedy = f"pip install 'infold[{name}]'"
-        raise UsageError(f"a {name} store needs {error.name}, which is not installed; {remedy}") from error
+        raise UsageError(f"{user} needs {error.name}, which is not installed; {remedy}") from error
 
 
 _MODELS = {
@@ -131,11 +134,9 @@ def _model(provider: str, name: str, url: str) -> Model:
 
 def _adapter_of(provider: str, name: str) -> Callable[..., Model]:
     module, attribute, extra = _MODELS[provider]
-    try:
-        return cast("Callable[..., Model]", getattr(import_module(module), attribute))
-    except ModuleNotFoundError as error:
-        remedy = f"pip install 'infold[{extra}]', or name another model"
-        raise UsageError(f"{name} needs {error.name}, which is not installed; {remedy}") from error
+    remedy = f"pip install 'infold[{extra}]', or name another model"
+    adapter: Callable[..., Model] = _adapter(module, attribute, name, remedy)
+    return adapter
 
 
 def embedded_model() -> EmbeddedModel:

@@ -1,8 +1,9 @@
 """The gateway as an ASGI application: its routes, and what is opened and closed with it."""
 
 from asyncio import timeout, to_thread
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
 
 from msgspec import Struct
 from starlette.applications import Starlette
@@ -44,8 +45,8 @@ def application(gateway: Gateway) -> Starlette:
     sender = Sender(gateway.limits)
     own = [
         Route("/healthz", _alive),
-        Route("/readyz", _ready(gateway.sessions.store)),
-        Route("/metrics", _metrics(gateway.hub)),
+        Route("/readyz", partial(_ready, gateway.sessions.store)),
+        Route("/metrics", partial(_metrics, gateway.hub)),
         *gateway.pages,
     ]
     relay = Relay(sender, gateway.upstreams, gateway.tenants, gateway.sessions, hub=gateway.hub, limits=gateway.limits)
@@ -57,37 +58,28 @@ def application(gateway: Gateway) -> Starlette:
         pages=own,
         allowed_hosts=gateway.allowed_hosts,
     )
-    return Starlette(routes=own, middleware=[auth], lifespan=_lifespan(sender, gateway.sessions))
+    return Starlette(routes=own, middleware=[auth], lifespan=partial(_lifespan, sender, gateway.sessions))
 
 
 async def _alive(_: Request) -> Response:
     return PlainTextResponse("ok\n")
 
 
-def _ready(store: FullStore) -> Callable[[Request], Awaitable[Response]]:
-    async def ready(_: Request) -> Response:
-        try:
-            async with timeout(READY_SECONDS):
-                await to_thread(store.tenants)
-        except (InfoldError, TimeoutError) as error:
-            return JSONResponse({"ready": False, "problem": type(error).__name__}, 503)
-        return JSONResponse({"ready": True})
-
-    return ready
+async def _ready(store: FullStore, _: Request) -> Response:
+    try:
+        async with timeout(READY_SECONDS):
+            await to_thread(store.tenants)
+    except (InfoldError, TimeoutError) as error:
+        return JSONResponse({"ready": False, "problem": type(error).__name__}, 503)
+    return JSONResponse({"ready": True})
 
 
-def _metrics(hub: EventHub) -> Callable[[Request], Awaitable[Response]]:
-    async def metrics(_: Request) -> Response:
-        return Response(hub.metrics.text(), media_type=CONTENT_TYPE)
-
-    return metrics
+async def _metrics(hub: EventHub, _: Request) -> Response:
+    return Response(hub.metrics.text(), media_type=CONTENT_TYPE)
 
 
-def _lifespan(sender: Sender, sessions: TenantSessions) -> Callable[[Starlette], AbstractAsyncContextManager[None]]:
-    @asynccontextmanager
-    async def running(_: Starlette) -> AsyncIterator[None]:
-        async with sender:
-            yield
-            sessions.close()
-
-    return running
+@asynccontextmanager
+async def _lifespan(sender: Sender, sessions: TenantSessions, _: Starlette) -> AsyncIterator[None]:
+    async with sender:
+        yield
+        sessions.close()

@@ -5,36 +5,14 @@ An event says what was done, not how things stand, so there are counters and his
 a pure function from an event to what it adds; `Metrics` adds it up.
 """
 
-from collections.abc import Iterator
-from typing import Literal, assert_never
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.metrics_core import Metric
 
-from infold.core.events import (
-    Clipped,
-    Compacted,
-    CompactionVetoed,
-    Event,
-    Exceeded,
-    FailedOpen,
-    InstructionStubbed,
-    MediaNotStored,
-    NotManaged,
-    PluginFailed,
-    PreparationDiscarded,
-    PreparedAhead,
-    Pruned,
-    Rejected,
-    Repaired,
-    Restored,
-    StubRepeated,
-    SummariserPaused,
-    SummariserResumed,
-    SummaryProgressed,
-    SummaryRejected,
-)
+from infold.core import events
+from infold.core.events import Event
 from infold.observers.traces import fault_kind
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -47,13 +25,17 @@ RATIOS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
 class MetricFamily(Struct, frozen=True):
-    """A metric: its name without the prefix `infold_`, type, help text and labels; `bounds` are a histogram's buckets."""
+    """A metric: its name without the prefix `infold_`, help text and labels; a histogram has the bounds of its buckets."""
 
     name: str
-    kind: Literal["counter", "histogram"]
     help: str
     labels: tuple[str, ...] = ()
     bounds: tuple[float, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """The type of the metric."""
+        return "histogram" if self.bounds else "counter"
 
 
 class MetricSample(Struct, frozen=True):
@@ -65,47 +47,40 @@ class MetricSample(Struct, frozen=True):
 
 
 FAMILIES = (
-    MetricFamily("compactions_total", "counter", "Heads folded.", ("reason", "outcome")),
-    MetricFamily("prunings_total", "counter", "Times that old results or arguments became stubs.", ("reason",)),
-    MetricFamily(
-        "clippings_total", "counter", "Times that parts too large for the window were shortened.", ("reason",)
-    ),
-    MetricFamily("tokens_before_total", "counter", "Tokens of views before a change.", ("change",)),
-    MetricFamily("tokens_after_total", "counter", "Tokens of views after a change.", ("change",)),
-    MetricFamily("tokens_freed_total", "counter", "Tokens by which views became smaller.", ("change",)),
-    MetricFamily("uncached_tokens_total", "counter", "Tokens of next requests that no cache holds.", ("change",)),
-    MetricFamily("compaction_ratio", "histogram", "What part of the view a compaction left.", bounds=RATIOS),
-    MetricFamily("summary_seconds", "histogram", "How long a compaction's summary took to write.", ("ahead",), SECONDS),
-    MetricFamily("summary_cost_dollars_total", "counter", "Spent on the summaries of compactions."),
-    MetricFamily("summaries_rejected_total", "counter", "Compactions whose summary could not be used."),
-    MetricFamily("summary_faults_total", "counter", "What was wrong with summaries.", ("fault", "outcome")),
-    MetricFamily("summariser_pauses_total", "counter", "Times that a failing summariser was left alone for a while."),
-    MetricFamily("summariser_pauses_ended_total", "counter", "Times that it was asked again after that."),
-    MetricFamily("preparations_total", "counter", "Summaries written before they were needed."),
-    MetricFamily("preparations_cost_dollars_total", "counter", "Spent on them, used or not."),
-    MetricFamily("preparations_used_total", "counter", "Compactions with a summary written ahead."),
-    MetricFamily("preparations_discarded_total", "counter", "Summaries written ahead that no longer fitted."),
-    MetricFamily("preparations_discarded_cost_dollars_total", "counter", "Spent on summaries that were discarded."),
-    MetricFamily("compactions_vetoed_total", "counter", "Compactions that a plugin put off.", ("reason", "urgent")),
-    MetricFamily("overflows_reported_total", "counter", "Requests that a provider refused as too large."),
-    MetricFamily(
-        "thinking_refused_total", "counter", "Requests that a provider refused for thinking bound to another view."
-    ),
-    MetricFamily("windows_exceeded_total", "counter", "Times that even the smallest view did not fit."),
-    MetricFamily("media_not_stored_total", "counter", "Media that were too large to be stored."),
-    MetricFamily("restorations_total", "counter", "Changes undone."),
-    MetricFamily("instructions_stubbed_total", "counter", "Instructions that no longer fitted word for word."),
-    MetricFamily("stubs_repeated_total", "counter", "Replies that wrote a stub as if it were content."),
-    MetricFamily(
-        "failed_open_total", "counter", "Times that infold could not manage a request, or could not store it."
-    ),
+    MetricFamily("compactions_total", "Heads folded.", ("reason", "outcome")),
+    MetricFamily("prunings_total", "Times that old results or arguments became stubs.", ("reason",)),
+    MetricFamily("clippings_total", "Times that parts too large for the window were shortened.", ("reason",)),
+    MetricFamily("tokens_before_total", "Tokens of views before a change.", ("change",)),
+    MetricFamily("tokens_after_total", "Tokens of views after a change.", ("change",)),
+    MetricFamily("tokens_freed_total", "Tokens by which views became smaller.", ("change",)),
+    MetricFamily("uncached_tokens_total", "Tokens of next requests that no cache holds.", ("change",)),
+    MetricFamily("compaction_ratio", "What part of the view a compaction left.", bounds=RATIOS),
+    MetricFamily("summary_seconds", "How long a compaction's summary took to write.", ("ahead",), SECONDS),
+    MetricFamily("summary_cost_dollars_total", "Spent on the summaries of compactions."),
+    MetricFamily("summaries_rejected_total", "Compactions whose summary could not be used."),
+    MetricFamily("summary_faults_total", "What was wrong with summaries.", ("fault", "outcome")),
+    MetricFamily("summariser_pauses_total", "Times that a failing summariser was left alone for a while."),
+    MetricFamily("summariser_pauses_ended_total", "Times that it was asked again after that."),
+    MetricFamily("preparations_total", "Summaries written before they were needed."),
+    MetricFamily("preparations_cost_dollars_total", "Spent on them, used or not."),
+    MetricFamily("preparations_used_total", "Compactions with a summary written ahead."),
+    MetricFamily("preparations_discarded_total", "Summaries written ahead that no longer fitted."),
+    MetricFamily("preparations_discarded_cost_dollars_total", "Spent on summaries that were discarded."),
+    MetricFamily("compactions_vetoed_total", "Compactions that a plugin put off.", ("reason", "urgent")),
+    MetricFamily("overflows_reported_total", "Requests that a provider refused as too large."),
+    MetricFamily("thinking_refused_total", "Requests that a provider refused for thinking bound to another view."),
+    MetricFamily("windows_exceeded_total", "Times that even the smallest view did not fit."),
+    MetricFamily("media_not_stored_total", "Media that were too large to be stored."),
+    MetricFamily("restorations_total", "Changes undone."),
+    MetricFamily("instructions_stubbed_total", "Instructions that no longer fitted word for word."),
+    MetricFamily("stubs_repeated_total", "Replies that wrote a stub as if it were content."),
+    MetricFamily("failed_open_total", "Times that infold could not manage a request, or could not store it."),
     MetricFamily(
         "not_managed_total",
-        "counter",
         "Requests relayed at their own size: the provider holds the history, or the body is not read.",
     ),
-    MetricFamily("calls_repaired_total", "counter", "Calls without a result that were answered as interrupted."),
-    MetricFamily("plugin_failures_total", "counter", "Times that a plugin was passed over.", ("plugin",)),
+    MetricFamily("calls_repaired_total", "Calls without a result that were answered as interrupted."),
+    MetricFamily("plugin_failures_total", "Times that a plugin was passed over.", ("plugin",)),
 )
 """All metrics, in the order of the exposition."""
 
@@ -140,85 +115,61 @@ class Metrics:
 
 def _make(family: MetricFamily, registry: CollectorRegistry) -> Counter | Histogram:
     name = f"infold_{family.name}"
-    if family.kind == "histogram":
+    if family.bounds:
         return Histogram(name, family.help, family.labels, buckets=family.bounds, registry=registry)
     return Counter(name, family.help, family.labels, registry=registry)
 
 
-def samples_of(event: Event) -> Iterator[MetricSample]:
+_COUNTED: Mapping[type[Event], str] = {
+    events.Exceeded: "windows_exceeded_total",
+    events.FailedOpen: "failed_open_total",
+    events.MediaNotStored: "media_not_stored_total",
+    events.NotManaged: "not_managed_total",
+    events.Restored: "restorations_total",
+    events.StubRepeated: "stubs_repeated_total",
+    events.SummariserPaused: "summariser_pauses_total",
+    events.SummariserResumed: "summariser_pauses_ended_total",
+}
+"""Events of which only the number counts."""
+
+
+def samples_of(event: Event) -> Iterator[MetricSample]:  # noqa: C901, PLR0912 - one case per event
     """Return what an event adds to which metrics; a piece of a summary being written adds nothing."""
     match event:
-        case Compacted():
+        case events.Compacted():
             yield from _of_compaction(event)
-        case Pruned():
+        case events.Pruned():
             yield MetricSample("prunings_total", labels=(event.reason,))
             yield from _of_change(event, "pruning")
-        case Clipped():
+        case events.Clipped():
             yield MetricSample("clippings_total", labels=(event.reason,))
             yield from _of_change(event, "clipping")
-        case SummaryRejected():
+        case events.SummaryRejected():
             yield MetricSample("summaries_rejected_total")
             yield from _of_faults(event.faults, "rejected")
-        case PreparedAhead():
+        case events.PreparedAhead():
             yield MetricSample("preparations_total")
             yield MetricSample("preparations_cost_dollars_total", event.cost)
-        case PreparationDiscarded():
+        case events.PreparationDiscarded():
             yield MetricSample("preparations_discarded_total")
             yield MetricSample("preparations_discarded_cost_dollars_total", event.cost)
-        case _:
-            yield from _of_rare(event)
-
-
-def _of_rare(  # noqa: C901, PLR0912 - one case per event
-    event: CompactionVetoed
-    | PluginFailed
-    | Rejected
-    | Exceeded
-    | Restored
-    | InstructionStubbed
-    | StubRepeated
-    | FailedOpen
-    | MediaNotStored
-    | NotManaged
-    | Repaired
-    | SummariserPaused
-    | SummariserResumed
-    | SummaryProgressed,
-) -> Iterator[MetricSample]:
-    match event:
-        case CompactionVetoed():
+        case events.CompactionVetoed():
             yield MetricSample("compactions_vetoed_total", labels=(event.reason, str(event.is_urgent).lower()))
-        case PluginFailed():
+        case events.PluginFailed():
             yield MetricSample("plugin_failures_total", labels=(event.plugin,))
-        case Rejected():
+        case events.Rejected():
             yield MetricSample("thinking_refused_total" if event.outdated_thinking else "overflows_reported_total")
-        case Exceeded():
-            yield MetricSample("windows_exceeded_total")
-        case Restored():
-            yield MetricSample("restorations_total")
-        case InstructionStubbed():
+        case events.InstructionStubbed():
             yield MetricSample("instructions_stubbed_total", len(event.handles))
-        case StubRepeated():
-            yield MetricSample("stubs_repeated_total")
-        case FailedOpen():
-            yield MetricSample("failed_open_total")
-        case MediaNotStored():
-            yield MetricSample("media_not_stored_total")
-        case NotManaged():
-            yield MetricSample("not_managed_total")
-        case Repaired():
+        case events.Repaired():
             yield MetricSample("calls_repaired_total", len(event.call_ids))
-        case SummariserPaused():
-            yield MetricSample("summariser_pauses_total")
-        case SummariserResumed():
-            yield MetricSample("summariser_pauses_ended_total")
-        case SummaryProgressed():
+        case events.SummaryProgressed():
             return
         case _:
-            assert_never(event)
+            yield MetricSample(_COUNTED[type(event)])
 
 
-def _of_compaction(event: Compacted) -> Iterator[MetricSample]:
+def _of_compaction(event: events.Compacted) -> Iterator[MetricSample]:
     yield MetricSample("compactions_total", labels=(event.reason, event.outcome))
     yield from _of_change(event, "compaction")
     yield MetricSample("compaction_ratio", event.ratio)
@@ -231,7 +182,7 @@ def _of_compaction(event: Compacted) -> Iterator[MetricSample]:
         yield MetricSample("preparations_used_total")
 
 
-def _of_change(event: Compacted | Pruned | Clipped, change: str) -> Iterator[MetricSample]:
+def _of_change(event: events.Compacted | events.Pruned | events.Clipped, change: str) -> Iterator[MetricSample]:
     yield MetricSample("tokens_before_total", event.tokens_before, (change,))
     yield MetricSample("tokens_after_total", event.tokens_after, (change,))
     yield MetricSample("tokens_freed_total", max(0, event.tokens_before - event.tokens_after), (change,))

@@ -1,7 +1,7 @@
 """The hooks a plugin may implement, their names, and the decorator that marks a function as one of them.
 
 A plugin is a module or an object with functions marked by `@hook(name)`. It implements the hooks it needs, and each
-function takes the arguments it needs. `manager.py` decides the order of the calls and what happens when a plugin
+function takes the arguments it needs. `runner.py` decides the order of the calls and what happens when a plugin
 fails.
 """
 

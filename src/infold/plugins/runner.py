@@ -13,7 +13,7 @@ from importlib.metadata import EntryPoint, entry_points
 from inspect import Parameter, isroutine, signature
 from itertools import islice
 from threading import Lock
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from msgspec import Struct
 
@@ -132,9 +132,8 @@ class PluginHooks:
 
     def compacted(self, session_id: SessionId, checkpoint: Checkpoint) -> None:
         """Report a committed compaction to all plugins."""
-        for _ in self._call(
-            "after_compaction", _check_nothing, session_id, session_id=session_id, checkpoint=checkpoint
-        ):
+        arguments = {"session_id": session_id, "checkpoint": checkpoint}
+        for _ in self._call("after_compaction", lambda answer: answer, session_id, **arguments):
             pass
 
     def may_continue(self, session_id: SessionId) -> bool:
@@ -166,19 +165,13 @@ class PluginHooks:
         return self._loaded
 
 
+_HookFunction: TypeAlias = Callable[[Mapping[str, object]], object]
+"""A function of a plugin, called with the arguments it takes of those offered."""
+
+
 class _LoadedPlugin(Struct, frozen=True):
     name: str
-    hooks: "Mapping[str, Sequence[_HookFunction]]"
-
-
-class _HookFunction(Struct, frozen=True):
-    """A function of a plugin, called with the arguments it takes."""
-
-    function: Callable[..., object]
-    parameters: tuple[str, ...]
-
-    def __call__(self, arguments: Mapping[str, object]) -> object:
-        return self.function(**{name: arguments[name] for name in self.parameters})
+    hooks: Mapping[str, Sequence[_HookFunction]]
 
 
 def _as_plugin(plugin: object) -> Plugin:
@@ -195,7 +188,7 @@ def _load_plugin(plugin: Plugin, session_id: SessionId) -> "_LoadedPlugin | Plug
         return _failure(plugin.name, session_id, "loading", error)
 
 
-def _hooks_of(loaded: object) -> "dict[str, list[_HookFunction]]":
+def _hooks_of(loaded: object) -> dict[str, list[_HookFunction]]:
     """Return the marked functions by hook, in the order of their names; raise `TypeError` if there are none."""
     hooks: dict[str, list[_HookFunction]] = {}
     for attribute in dir(loaded):
@@ -215,7 +208,8 @@ def _hook_function(function: Callable[..., object], name: str) -> _HookFunction:
     ]
     if unknown:
         raise TypeError(f"{function.__name__} takes {', '.join(unknown)}; {name} offers {', '.join(sorted(offered))}")
-    return _HookFunction(function, tuple(one.name for one in taken if one.kind in _NAMED and one.name in offered))
+    names = [one.name for one in taken if one.kind in _NAMED and one.name in offered]
+    return lambda arguments: function(**{name: arguments[name] for name in names})
 
 
 _NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
@@ -232,13 +226,13 @@ def _failure(name: str, session_id: SessionId, where: str, error: Exception) -> 
 
 
 def _check_additions(answer: object) -> Additions:
-    if not isinstance(answer, Additions):
-        raise _wrong_type(answer, "Additions")
-    if not isinstance(answer.contexts, tuple | list) or not all(isinstance(text, str) for text in answer.contexts):
-        raise _wrong_type(answer.contexts, "a tuple of texts as contexts")
-    if not isinstance(answer.replacement, str):
-        raise _wrong_type(answer.replacement, "a text as replacement")
-    return answer
+    match answer:
+        case Additions(contexts=tuple() | list() as texts, replacement=str()) if all(
+            isinstance(one, str) for one in texts
+        ):
+            return answer
+        case _:
+            raise _wrong_type(answer, "Additions with texts only")
 
 
 def _check_decision(answer: object) -> Decision:
@@ -258,10 +252,6 @@ def _check_decision(answer: object) -> Decision:
 def _check_bool(answer: object) -> bool:
     if not isinstance(answer, bool):
         raise _wrong_type(answer, "true or false")
-    return answer
-
-
-def _check_nothing(answer: object) -> object:
     return answer
 
 
