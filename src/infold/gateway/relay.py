@@ -8,7 +8,7 @@ store fails, requests are still prepared, but not stored. Headers, errors and fi
 """
 
 import logging
-from asyncio import FIRST_COMPLETED, Task, create_task, gather, get_running_loop, wait
+from asyncio import FIRST_COMPLETED, Future, create_task, ensure_future, gather, get_running_loop, wait
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from functools import partial
@@ -166,9 +166,12 @@ class Relay:
 
     async def _manage(self, incoming: _Incoming) -> _Outbound:
         """Prepare a request in a thread; relay it as it was received if that fails, or if it has no history."""
-        why = _why_unmanaged(incoming)
-        if why:
-            return incoming.relayed(why)
+        if incoming.outgoing.method != "POST":
+            return incoming.relayed("not a conversation")
+        if format_of_path(incoming.path) is None:
+            return incoming.relayed("the path takes no messages")
+        if not incoming.raw:
+            return incoming.relayed("the body is empty")
         try:
             return await self._sessions.threads.prepare(partial(self._begin, incoming))
         except RuntimeError as error:  # no thread can be started
@@ -249,14 +252,6 @@ class Relay:
         return text if isinstance(error, InfoldError) and not isinstance(error, StoreError) else kind
 
 
-def _why_unmanaged(incoming: _Incoming) -> str:
-    if incoming.outgoing.method != "POST":
-        return "not a conversation"
-    if format_of_path(incoming.path) is None:
-        return "the path takes no messages"
-    return "" if incoming.raw else "the body is empty"
-
-
 def _parse(incoming: _Incoming, limits: GatewayLimits) -> ParsedRequest | Unmanaged:
     """Parse a request. A malformed body is relayed as it is; a malformed message raises, since it may be our bug."""
     body = decompress_body(incoming.raw, incoming.encoding, limits)
@@ -290,7 +285,7 @@ class ResponseChunks:
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         self._response = response
         self._chunks = cast("AsyncGenerator[bytes, None]", aiter(response.stream))
-        self._waiting: Task[bytes | None] | None = None
+        self._waiting: Future[bytes | None] | None = None
         self._error: httpx2.HTTPError | None = None
         self.is_over = False
 
@@ -324,16 +319,13 @@ class ResponseChunks:
             await self._response.aclose()
 
     async def _within(self, until: float | None) -> bytes | None:
-        self._waiting = self._waiting or create_task(self._read())
+        self._waiting = self._waiting or ensure_future(anext(self._chunks, None))
         seconds = None if until is None else max(0.0, until - get_running_loop().time())
         done, _ = await wait({self._waiting}, timeout=seconds)
         if not done:
             raise TimeoutError
         task, self._waiting = self._waiting, None
         return task.result()
-
-    async def _read(self) -> bytes | None:
-        return await anext(self._chunks, None)
 
 
 class ObservedReply:

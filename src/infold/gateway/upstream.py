@@ -86,19 +86,17 @@ def is_address(url: str) -> bool:
 
 @lru_cache(MOST_CACHED_URLS)
 def _url(base: str, target: bytes) -> httpx2.URL:
-    """Return the URL of a path at a base, without the query, which may hold a credential and must not be cached."""
+    """Return the URL of a path at a base, without the query, which may hold a credential and must not be cached.
+
+    A version at the end of the base replaces the one that the path begins with.
+    """
     url = httpx2.URL(base)
-    return url.copy_with(raw_path=_join(url.raw_path, target))
-
-
-def _join(base: bytes, target: bytes) -> bytes:
-    """Join a base's path and a client's; a version at the end of the base replaces the one that the client's begins with."""
-    base = base.partition(b"?")[0].rstrip(b"/")
-    versions = list(_VERSION.finditer(base))
+    path = url.raw_path.partition(b"?")[0].rstrip(b"/")
+    versions = list(_VERSION.finditer(path))
     named = _VERSION.match(target)
-    if named is not None and versions and versions[-1].end() == len(base):
+    if named is not None and versions and versions[-1].end() == len(path):
         target = target[named.end() :]
-    return base + target
+    return url.copy_with(raw_path=path + target)
 
 
 # Headers, byte for byte, repeated ones included.
