@@ -45,8 +45,8 @@ test: $(VENV)/.dev  ## Run all tests, with 100 % branch coverage demanded of cor
 	@$(BIN)/coverage combine -q
 	$(BIN)/coverage report --include='src/infold/core/*' --skip-covered --fail-under=100
 
-test-all: test soak  ## Run all tests, then digests of the corpus, then kill writers and sessions a thousand times
-	$(BIN)/python -m pytest -q -n 2 -m corpus tests/golden
+test-all: test soak  ## Run all tests, then those over real sessions, then kill writers and sessions a thousand times
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m corpus
 
 soak: $(VENV)/.dev  ## Kill writers and sessions a thousand times, at both databases; send 10,000 odd bodies
 	INFOLD_KILLS=1000 $(BIN)/python -m pytest -q tests/e2e/test_store_processes.py tests/e2e/test_session_kills.py

@@ -1,13 +1,11 @@
-"""`fit` on the shared corpus of real sessions, where it is at hand (`INFOLD_CORPUS`, or beside the repository)."""
+"""`fit` over every transcript: the invented ones, and the real ones where they are at hand."""
 
-import json
-import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
 from msgspec import Struct
+from tests.support.corpus import each_transcript
 
 from infold import Fitted, WindowExceeded, fit
 from infold.core.messages import Message, TextPart, UserMessage, calls_of, results_of
@@ -17,15 +15,11 @@ from infold.transcripts.record import RecordedSession
 from infold.transcripts.registry import read_transcript
 from infold.transcripts.write import to_anthropic, to_openai_chat
 
-CORPUS = Path(os.environ.get("INFOLD_CORPUS") or Path(__file__).parents[3] / "shared" / "corpus")
-MANIFEST = CORPUS / "MANIFEST.json"
-ENTRIES: list[dict[str, Any]] = json.loads(MANIFEST.read_text("utf-8")) if MANIFEST.is_file() else []
 WINDOWS = (8_000, 32_000, 128_000)
 MOST_SESSIONS = 10
 """tau and tau2 hold hundreds of dialogues of one kind; the longest are enough."""
 STUB_CHARACTERS = 150
 """How much of an instruction a one-line stub shows, a little less than the fold's own figure."""
-ABSENT = "the shared corpus is not here; set INFOLD_CORPUS"
 
 TOO_LARGE_A_PROMPT = {
     ("codex/agentv_019ed99c.jsonl.gz", "openai-chat", 8_000),
@@ -35,8 +29,7 @@ TOO_LARGE_A_PROMPT = {
 }
 """Sessions whose recorded system prompt alone is larger than the window leaves: nothing can make them fit."""
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(not ENTRIES, reason=ABSENT)]
-each_file = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: str(entry["file"]))
+pytestmark = pytest.mark.slow
 
 Case: TypeAlias = tuple[str, str, int]
 
@@ -56,7 +49,7 @@ class Request(Struct, frozen=True):
 
 def requests(entry: dict[str, Any]) -> Iterator[Request]:
     """The sessions of a file in both shapes."""
-    sessions = sorted(read_transcript(CORPUS / entry["file"]).sessions, key=lambda session: -len(session.messages))
+    sessions = sorted(read_transcript(entry["path"]).sessions, key=lambda session: -len(session.messages))
     for session in sessions[: MOST_SESSIONS if entry["fmt"].startswith("tau") else None]:
         yield from shapes(session)
 
@@ -68,7 +61,7 @@ def shapes(session: RecordedSession) -> Iterator[Request]:
     yield Request(ANTHROPIC_MESSAGES, written["messages"], written["system"], session.tools)
 
 
-@each_file
+@each_transcript()
 def test_every_session_fits_every_window(entry: dict[str, Any]) -> None:
     """B8, B9, B12: each request fits and is acceptable, or the system prompt alone is too large and the error says so."""
     exceeded: set[Case] = set()

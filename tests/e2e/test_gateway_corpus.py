@@ -1,19 +1,15 @@
-"""Real sessions through the gateway below the trigger: what arrives upstream is what the client sent, byte for byte.
-
-Where the shared corpus is at hand (`INFOLD_CORPUS`, or beside the repository).
-"""
+"""Every transcript through the gateway below the trigger: what arrives upstream is what the client sent, byte for byte."""
 
 import asyncio
 import json
-import os
 from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 from msgspec import Struct
+from tests.support.corpus import each_transcript
 
 from infold.core.messages import AssistantMessage, Message, calls_of, results_of
 from infold.formats.registry import ANTHROPIC_MESSAGES, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
@@ -22,17 +18,11 @@ from infold.transcripts.registry import read_transcript
 from ..unit.gateway.raw_upstream import RawUpstream, whole  # noqa: TID252 - `tests` is no package to name
 from ..unit.gateway.stage import Stage  # noqa: TID252
 
-CORPUS = Path(os.environ.get("INFOLD_CORPUS") or Path(__file__).parents[3] / "shared" / "corpus")
-MANIFEST = CORPUS / "MANIFEST.json"
-ENTRIES: list[dict[str, Any]] = json.loads(MANIFEST.read_text("utf-8")) if MANIFEST.is_file() else []
 WINDOW = 100_000_000
 MOST_MESSAGES = 120
 """Of each file the beginning of its longest session; the other tests of the corpus have the rest."""
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not ENTRIES, reason="the shared corpus is not here; set INFOLD_CORPUS"),
-]
+pytestmark = pytest.mark.slow
 
 
 class Sent(Struct, frozen=True):
@@ -82,10 +72,10 @@ async def relayed(stage: Stage, sent: list[Sent]) -> list[httpx2.Response]:
         return [await client.post(one.path, content=one.body) for one in sent]
 
 
-@pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: str(entry["file"]))
+@each_transcript()
 def test_below_the_trigger_nothing_is_touched(entry: dict[str, Any]) -> None:
     """B29: whatever a real session holds, in whatever format, its requests arrive as their client wrote them."""
-    session = max(read_transcript(CORPUS / entry["file"]).sessions, key=lambda session: len(session.messages))
+    session = max(read_transcript(entry["path"]).sessions, key=lambda session: len(session.messages))
     sent = list(requests(session.messages[:MOST_MESSAGES], session.tools))
     with RawUpstream(lambda _: [whole(b"{}")]) as upstream:
         stage = Stage(upstream.url, window=WINDOW)

@@ -1,17 +1,17 @@
-"""Ten compactions, one after the other, of real sessions: the user's constraints and the changed files come through all of them.
+"""Ten compactions, one after the other: the user's constraints and the changed files come through all of them.
 
-The sessions are of the shared corpus, where it is at hand (`INFOLD_CORPUS`, or beside the repository); a person has marked
-their constraints. The expected files are found here, from the calls themselves, not by infold's own extraction.
+The constraints of invented sessions are known, those of real ones were marked by a person. The expected files are found here,
+from the calls themselves, not by infold's own extraction.
 """
 
 import json
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.support.corpus import each_label, labels
 
 from infold.core.budget import Window, budget_for
 from infold.core.entries import Entry, MessageEntry
@@ -27,8 +27,6 @@ from infold.stores.memory import MemoryStore
 from infold.transcripts.registry import read_transcript
 from infold.transcripts.write import to_openai_chat
 
-CORPUS = Path(os.environ.get("INFOLD_CORPUS") or Path(__file__).parents[3] / "shared" / "corpus")
-LABELLED = sorted((Path(__file__).parents[1] / "data" / "constraints").glob("*.json"))
 COMPACTIONS = 10
 KEY = SessionKey("", SessionId("s"))
 OPERATIONS = {"edit": "edited", "multiedit": "edited", "write": "written"}
@@ -43,28 +41,21 @@ NOTES = {
 }
 ENGLISH = "The work went on step by step, each part was looked at, and what the user asked for above still holds."
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not CORPUS.is_dir(), reason="the transcript corpus is not part of the repository"),
-]
-
-
+pytestmark = pytest.mark.slow
 each_writer = pytest.mark.parametrize("writes", ["code", "model"])
-each_label = pytest.mark.parametrize("path", LABELLED, ids=lambda path: path.stem)
 
 
 @each_writer
 @pytest.mark.parametrize("window", [32_000, 64_000])
-@each_label
-def test_ten_compactions_lose_nothing_that_must_be_kept(path: Path, window: int, writes: str) -> None:
+@each_label()
+def test_ten_compactions_lose_nothing_that_must_be_kept(label: dict[str, Any], window: int, writes: str) -> None:
     """B2, B3, B4, B9: after each of ten compactions every constraint so far is in view, every change in the ledger."""
-    label = json.loads(path.read_text("utf-8"))
-    notes = NOTES.get(path.stem.rpartition(".")[2], ENGLISH)
+    notes = NOTES.get(label["language"], ENGLISH)
     target_tokens = budget_for(Window(window), INFOLD).target_tokens
     store, settings = MemoryStore(), SessionSettings(window=window)
     session = Session(store, "s", settings if writes == "code" else replace(settings, summariser=lambda _: notes))
     over: list[str] = []
-    for number, ready in enumerate(compacted(session, items_of(label["transcript"]))):
+    for number, ready in enumerate(compacted(session, items_of(label["path"]))):
         entries = [entry for _, entry in store.newest_first(KEY)][::-1]
         shown = flat(" ".join(text_of(message) for message in view(session.log, INFOLD.summary)))
 
@@ -74,25 +65,25 @@ def test_ten_compactions_lose_nothing_that_must_be_kept(path: Path, window: int,
         if ready.gauge.upper_tokens > target_tokens:
             over.append(f"{number}: {ready.gauge.upper_tokens:,} of {target_tokens:,}")
             assert is_one_step(session)
-    print(f"\n{path.stem}, {writes}: {number + 1} compactions, over target: {over or 'never'}")
+    print(f"\n{label['file']}, {writes}: {number + 1} compactions, over target: {over or 'never'}")
 
     assert number + 1 == COMPACTIONS
 
 
 @each_writer
 @pytest.mark.parametrize(("window", "most_missing"), [(4_096, 0.7), (8_192, 0.4), (16_000, 0.1)])
-def test_what_a_small_window_cannot_hold_is_told(window: int, most_missing: float, writes: str) -> None:
+@pytest.mark.parametrize("real", [False, pytest.param(True, marks=pytest.mark.corpus)])
+def test_what_a_small_window_cannot_hold_is_told(window: int, most_missing: float, writes: str, *, real: bool) -> None:
     """B2: where not every constraint has room, most do, and each of the others was named by an event."""
     seen = missing = 0
-    for path in LABELLED:
-        label = json.loads(path.read_text("utf-8"))
-        notes = NOTES.get(path.stem.rpartition(".")[2], ENGLISH)
+    for label in labels(real=real):
+        notes = NOTES.get(label["language"], ENGLISH)
         events: list[Event] = []
         store, settings = MemoryStore(), SessionSettings(window=window, on_event=events.append)
         session = Session(
             store, "s", settings if writes == "code" else replace(settings, summariser=lambda _, n=notes: n)
         )
-        for _ in compacted(session, items_of(label["transcript"])):
+        for _ in compacted(session, items_of(label["path"])):
             entries = [entry for _, entry in store.newest_first(KEY)][::-1]
             shown = flat(" ".join(text_of(message) for message in view(session.log, INFOLD.summary)))
             rules = said(label["constraints"], entries)
@@ -114,9 +105,9 @@ def is_told(rule: str, entries: Sequence[Entry], events: Sequence[Event]) -> boo
     )
 
 
-def items_of(transcript: str) -> list[Any]:
+def items_of(transcript: Path) -> list[Any]:
     """A recorded session as an agent would bring it, without the summaries its own agent had made."""
-    session = read_transcript(CORPUS / transcript).sessions[0]
+    session = read_transcript(transcript).sessions[0]
     told = [compaction.summary for compaction in session.compactions]
     return to_openai_chat(replace(session, messages=without_summaries(session.messages, told)))
 
@@ -151,10 +142,10 @@ def is_one_step(session: Session) -> bool:
     return not any(placed.cuttable for placed in session.log.live[1:])
 
 
-def said(constraints: Sequence[dict[str, str]], entries: Sequence[Entry]) -> list[str]:
+def said(constraints: Sequence[str], entries: Sequence[Entry]) -> list[str]:
     """The marked constraints that were stated by now."""
     spoken = flat(" ".join(text_of(entry.message) for entry in entries if isinstance(entry, MessageEntry)))
-    return [flat(rule["text"]) for rule in constraints if flat(rule["text"]) in spoken]
+    return [flat(rule) for rule in constraints if flat(rule) in spoken]
 
 
 def flat(text: str) -> str:

@@ -1,14 +1,13 @@
-"""Files to run the verbs on: our own transcripts, small requests of each wire format, and the corpus where it is."""
+"""Files to run the verbs on: our own transcripts, small requests of each wire format, and long invented sessions."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.corpus import INVENTED
 
 DATA = Path(__file__).parents[2] / "data" / "transcripts"
-CORPUS = Path(os.environ.get("INFOLD_CORPUS") or Path(__file__).parents[4] / "shared" / "corpus")
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "bash", "arguments": '{"command": "ls"}'}}
 LONG = "kite flock " * 400
@@ -67,10 +66,8 @@ def data() -> Path:
 
 @pytest.fixture
 def corpus() -> Path:
-    """The folder of real transcripts; a test that needs it is skipped elsewhere."""
-    if not CORPUS.is_dir():
-        pytest.skip("the shared corpus is not here; set INFOLD_CORPUS")
-    return CORPUS
+    """The folder of long invented transcripts."""
+    return INVENTED
 
 
 @pytest.fixture(params=sorted(REQUESTS))

@@ -186,8 +186,8 @@ def test_recorded_usage_does_not_count(data: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("window", ["8k", "32k", "128k"])
 def test_a_corpus_file_fits_each_window(corpus: Path, window: str) -> None:
-    """A real session of 130k tokens fits 8k, 32k and 128k."""
-    page = told(corpus / "claude-code" / "repiq_e82ef922.ja.jsonl.gz", "--window", window)
+    """A session of 160k tokens fits 8k, 32k and 128k."""
+    page = told(corpus / "claude-code.en.jsonl.gz", "--window", window)
 
     assert page["tokens"]["upper"] <= page["budget"]["limit_tokens"]
     assert page["checkpoint"]

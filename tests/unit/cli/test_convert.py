@@ -87,8 +87,8 @@ def test_the_shape_must_be_named(data: Path) -> None:
 
 @pytest.mark.slow
 def test_a_corpus_file_is_converted(corpus: Path) -> None:
-    """A real session comes back whole from our own log."""
-    path = corpus / "pi" / "pi-mono_before-compaction.jsonl.gz"
+    """A long session comes back whole from our own log."""
+    path = corpus / "pi.jsonl.gz"
 
     assert (
         read_bytes(convert(path, "--to", "jsonl").stdout_bytes, name="log").sessions == read_transcript(path).sessions

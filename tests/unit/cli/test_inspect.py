@@ -211,10 +211,10 @@ def test_control_characters_are_not_obeyed(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_corpus_file_is_shown(corpus: Path) -> None:
-    """A real session of 275k tokens as Claude counts: compactions, usage, sub-agents and the largest tool are found."""
-    file = told(corpus / "claude-code" / "entireio-cli_1284c080.jsonl.gz")
+    """Of a long session the compactions, the usage and the largest tool are found."""
+    file = told(corpus / "claude-code.en.jsonl.gz")
 
-    assert 260_000 < file["tokens"]["whole"] < 290_000
-    assert (len(file["compactions"]), len(file["sessions"])) == (2, 3)
+    assert 150_000 < file["tokens"]["whole"] < 200_000
+    assert (len(file["compactions"]), len(file["sessions"])) == (1, 1)
     assert file["by_tool"][0]["tool"] == "Read"
-    assert file["usage"]["largest_request_tokens"] > 160_000
+    assert file["usage"]["largest_request_tokens"] > 100_000

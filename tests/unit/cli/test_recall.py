@@ -94,7 +94,7 @@ def test_chinese_is_found_and_marked(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_corpus_file_is_searched(corpus: Path) -> None:
-    """An identifier of a real session is found first where it is spoken of."""
-    found = hits(corpus / "claude-code" / "entireio-cli_1284c080.jsonl.gz", "commitWithMetadataGemini")
+    """A rare word of a long session is found first where it is written."""
+    found = hits(corpus / "claude-code.en.jsonl.gz", "frozen")
 
-    assert "commitWithMetadataGemini" in found[0]["excerpt"]
+    assert "legacy/" in found[0]["excerpt"]

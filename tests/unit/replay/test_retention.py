@@ -1,11 +1,12 @@
 """What a fold keeps of a session."""
 
 import json
-import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.support.corpus import each_label
 
 from infold.core.messages import Message, text_of
 from infold.core.policy import INFOLD
@@ -28,7 +29,6 @@ from infold.transcripts.record import RecordedCompaction, RecordedSession
 from infold.transcripts.registry import read_transcript
 
 DATA = Path(__file__).parents[2] / "data" / "constraints"
-CORPUS = Path(os.environ.get("INFOLD_CORPUS") or Path(__file__).parents[4] / "shared" / "corpus")
 LABELLED = sorted(DATA.glob("*.json"))
 
 
@@ -152,18 +152,16 @@ def test_an_invented_name_is_found() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not CORPUS.is_dir(), reason="the transcript corpus is not part of the repository")
-@pytest.mark.parametrize("path", LABELLED, ids=lambda path: path.stem)
-def test_labelled_constraints_survive_ten_folds(path: Path) -> None:
-    """B3: what a person marked as a constraint in a real session is in the view word for word after ten folds."""
-    label = json.loads(path.read_text("utf-8"))
-    session = read_transcript(CORPUS / label["transcript"]).sessions[0]
+@each_label()
+def test_labelled_constraints_survive_ten_folds(label: dict[str, Any]) -> None:
+    """B3: what was marked as a constraint in a session is in the view word for word after ten folds."""
+    session = read_transcript(label["path"]).sessions[0]
     messages = without_summaries(session.messages, [compaction.summary for compaction in session.compactions])
     point = point_at(messages, len(messages))
     assert point is not None
     shown = " ".join(" ".join(map(text_of, view(fold_log(point, 10), INFOLD.summary))).split())
 
-    assert [rule["text"] for rule in label["constraints"] if " ".join(rule["text"].split()) not in shown] == []
+    assert [rule for rule in label["constraints"] if " ".join(rule.split()) not in shown] == []
 
 
 @pytest.mark.parametrize("path", LABELLED, ids=lambda path: path.stem)

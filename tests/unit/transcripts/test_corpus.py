@@ -1,22 +1,19 @@
-"""The shared corpus of real transcripts, where it is at hand (`INFOLD_CORPUS`, or beside the repository)."""
+"""Long transcripts: the invented ones, and the real ones where they are at hand."""
 
-import json
-import os
+import gzip
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import pytest
+from tests.support.corpus import INVENTED, each_entry
+from tests.support.invented_corpus import contents
 
 from infold.core.messages import AssistantMessage, calls_of, results_of
 from infold.transcripts.record import RecordedSession
 from infold.transcripts.registry import read_transcript
 from infold.transcripts.write import to_anthropic, to_markdown, to_openai_chat
 
-CORPUS = Path(os.environ.get("INFOLD_CORPUS") or Path(__file__).parents[4] / "shared" / "corpus")
-MANIFEST = CORPUS / "MANIFEST.json"
-ENTRIES: list[dict[str, Any]] = json.loads(MANIFEST.read_text("utf-8")) if MANIFEST.is_file() else []
 IN_PROGRESS_LINES = {
     "claude-code/entireio-cli_1284c080.jsonl.gz": 32,
     "claude-code/repiq_e82ef922.ja.jsonl.gz": 131,
@@ -25,53 +22,58 @@ IN_PROGRESS_LINES = {
 """Results of sub-agents told in progress lines, which the manifest does not count."""
 WITHOUT_CALL = {"openhands/multi-swe-bench_output.jsonl.gz": -5}
 """Observations that answer no call (three recalls, two complaints): synthetic text, but counted by the manifest."""
-WITH_USAGE = ("claude-code/", "codex/", "pi/", "opencode/", "openhands/", "gemini-cli/", "mini-swe-agent/")
-
-pytestmark = pytest.mark.skipif(not ENTRIES, reason="the shared corpus is not here; set INFOLD_CORPUS")
-each_file = pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: str(entry["file"]))
+WITH_USAGE = ("claude-code", "codex", "pi", "opencode", "openhands", "gemini", "mini")
 
 
-@each_file
+def test_the_invented_files_are_as_generated() -> None:
+    """The committed files are those that their generator writes."""
+    for name, content in contents():
+        assert _plain(INVENTED / name, (INVENTED / name).read_bytes()) == _plain(INVENTED / name, content), name
+
+
+def _plain(path: Path, content: bytes) -> bytes:
+    return gzip.decompress(content) if path.suffix == ".gz" else content
+
+
+@each_entry()
 def test_no_tool_result_is_lost(entry: dict[str, Any]) -> None:
     """As many tool results are read as the manifest counts, but for the documented exceptions."""
-    sessions = read_transcript(CORPUS / entry["file"]).sessions
+    sessions = read_transcript(entry["path"]).sessions
     found = sum(len(results_of(message)) for session in sessions for message in session.messages)
     exception = IN_PROGRESS_LINES.get(entry["file"], 0) + WITHOUT_CALL.get(entry["file"], 0)
 
     assert found == entry["results"] + exception
 
 
-@each_file
+@each_entry()
 def test_real_compactions_are_found(entry: dict[str, Any]) -> None:
     """As many compactions are read as the manifest counts."""
-    sessions = read_transcript(CORPUS / entry["file"]).sessions
+    sessions = read_transcript(entry["path"]).sessions
 
     assert sum(len(session.compactions) for session in sessions) == entry["summ"]
 
 
-@each_file
+@each_entry()
 def test_sessions_are_lawful(entry: dict[str, Any], check_laws: Callable[[RecordedSession], None]) -> None:
     """Every session read from the corpus keeps the laws."""
-    for session in read_transcript(CORPUS / entry["file"]).sessions:
+    for session in read_transcript(entry["path"]).sessions:
         check_laws(session)
 
 
-@pytest.mark.parametrize(
-    "entry", [entry for entry in ENTRIES if entry["file"].startswith(WITH_USAGE)], ids=lambda e: str(e["file"])
-)
+@each_entry(lambda entry: entry["fmt"].startswith(WITH_USAGE))
 def test_recorded_usage_is_kept(entry: dict[str, Any]) -> None:
     """Formats that record usage give it to replies, and a plausible amount of it."""
-    messages = [m for session in read_transcript(CORPUS / entry["file"]).sessions for m in session.messages]
+    messages = [m for session in read_transcript(entry["path"]).sessions for m in session.messages]
     billed = [m.usage for m in messages if isinstance(m, AssistantMessage) and m.usage]
 
     assert billed
     assert max(usage.prompt for usage in billed) > 1_000
 
 
-@each_file
+@each_entry()
 def test_sessions_can_be_written(entry: dict[str, Any]) -> None:
     """Each call is followed by its result in both providers' shapes, and markdown holds every message."""
-    for session in read_transcript(CORPUS / entry["file"]).sessions:
+    for session in read_transcript(entry["path"]).sessions:
         calls = sum(len(calls_of(message)) for message in session.messages)
         _check_openai(to_openai_chat(session), calls)
         _check_anthropic(to_anthropic(session)["messages"], calls)

@@ -1,12 +1,12 @@
 """infold's own log: what is written is read back the same."""
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-import pytest
 from msgspec.structs import replace
+from tests.support.corpus import each_transcript
 
 from infold.core.entries import (
     Amendment,
@@ -28,14 +28,12 @@ from infold.transcripts.infold_log import entries_to_log, session_from_entries, 
 from infold.transcripts.registry import read_bytes, read_transcript
 
 DATA = Path(__file__).parents[2] / "data" / "transcripts"
-CORPUS = Path(os.environ.get("INFOLD_CORPUS") or Path(__file__).parents[5] / "shared" / "corpus")
-RECORDED = sorted(DATA.iterdir()) + sorted(CORPUS.glob("*/*.gz"))
 
 
-@pytest.mark.parametrize("path", RECORDED, ids=lambda path: str(path.name))
-def test_nothing_is_lost(path: Path) -> None:
+@each_transcript()
+def test_nothing_is_lost(entry: dict[str, Any]) -> None:
     """Every session of every transcript, written as our log and read again, is the same session."""
-    sessions = read_transcript(path).sessions
+    sessions = read_transcript(entry["path"]).sessions
     again = read_bytes(to_log(sessions), name="again")
 
     assert again.format == "infold"
