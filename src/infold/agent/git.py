@@ -11,7 +11,7 @@ This is the only module that finds repositories and starts git.
 
 import os
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -65,16 +65,21 @@ class GitFailed(Exception):
 
 
 class Checkout(Struct, frozen=True):
-    """A working tree: its top, the folder with its index, and the folder with the exclude rules it shares with others."""
+    """A folder as git sees it: the top of its working tree, its index, and its file of rules that are not part of the project.
 
+    A folder outside any repository is its own top and has no such files.
+    """
+
+    folder: Path
     top: Path
-    repository: Path
-    common: Path
+    index: Path | None = None
+    excludes: Path | None = None
 
     @property
-    def excludes(self) -> Path:
-        """The file of ignore rules that are not part of the project."""
-        return self.common / "info" / "exclude"
+    def prefix(self) -> str:
+        """The path from the top to the folder, with a slash at its end; empty if they are the same."""
+        below = self.folder.relative_to(self.top).as_posix()
+        return "" if below == "." else f"{below}/"
 
 
 class Git(Struct, frozen=True):
@@ -109,7 +114,9 @@ def find_checkout(folder: Path) -> Checkout | None:
             return None
         repository = _repository_of(place)
         if repository is not None:
-            return Checkout(place, repository, _common_of(repository)) if place.stat().st_uid == owner else None
+            excludes = _common_of(repository) / "info" / "exclude"
+            is_owned = place.stat().st_uid == owner
+            return Checkout(folder, place, repository / "index", excludes) if is_owned else None
     return None
 
 
@@ -130,35 +137,32 @@ def open_read_only(folder: Path, *, with_index: bool = True) -> Iterator[Git | N
             (own / name).mkdir()
         (own / "HEAD").write_text("ref: refs/heads/none\n")
         (own / "info" / "exclude").write_bytes(read_small_file(found.excludes))
-        index = found.repository / "index"
-        git = git_command(own, os.environ, top=found.top, folder=folder)
         excludes = _users_excludes(*(os.environ.get(name, "") for name in _CONFIG_PLACES))
-        words = (*git.words, *(("-c", f"core.excludesFile={excludes}") if excludes else ()))
-        named = {"GIT_INDEX_FILE": str(index)} if with_index and index.is_file() else {}
-        yield Git(words, {**git.environ, **named})
+        git = git_command(own, os.environ, found, settings=(f"core.excludesFile={excludes}",) if excludes else ())
+        has_index = with_index and found.index is not None and found.index.is_file()
+        yield Git(git.words, {**git.environ, "GIT_INDEX_FILE": str(found.index)}) if has_index else git
 
 
 def git_command(
-    repository: Path, environ: Mapping[str, str], *, top: Path | None = None, folder: Path | None = None
+    repository: Path, environ: Mapping[str, str], tree: Checkout | None = None, *, settings: Iterable[str] = ()
 ) -> Git:
-    """Return git on a repository of infold's own, with the project at `top` as its work tree and run in `folder`.
+    """Return git on a repository of infold's own, with a project as its work tree and run in its folder.
 
     Raise `GitFailed` if git is not installed.
     """
     program = find_program("git", environ)
     if program is None:
         raise GitFailed("git cannot be run (it is not installed)", is_lasting=True)
-    place = () if folder is None else ("-C", str(folder))
-    tree = () if top is None else (f"--work-tree={top}",)
-    settings = [word for setting in SETTINGS for word in ("-c", setting)]
+    place = () if tree is None else ("-C", str(tree.folder), f"--work-tree={tree.top}")
+    options = [word for setting in (*SETTINGS, *settings) for word in ("-c", setting)]
     kept = {name: value for name, value in environ.items() if not name.startswith("GIT_")}
-    return Git((program, *place, f"--git-dir={repository}", *tree, *settings), {**kept, **ENVIRONMENT})
+    return Git((program, *place, f"--git-dir={repository}", *options), {**kept, **ENVIRONMENT})
 
 
-def read_small_file(path: Path) -> bytes:
+def read_small_file(path: Path | None) -> bytes:
     """Return the beginning of a file; nothing if it does not exist, is not a regular file, or is a database in use."""
     try:
-        if not path.is_file() or is_database_in_use(path):
+        if path is None or not path.is_file() or is_database_in_use(path):
             return b""
         with path.open("rb") as file:
             return file.read(MOST_BYTES)

@@ -16,9 +16,10 @@ from pathlib import Path
 from time import monotonic
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from infold.agent.git import (
-    Git,
+    Checkout,
     GitFailed,
     GitProcess,
     find_checkout,
@@ -29,21 +30,11 @@ from infold.agent.git import (
 )
 from infold.agent.tools.project_files import is_ignored
 from infold.core.entries import MessageEntry
-from infold.core.messages import (
-    AssistantMessage,
-    Message,
-    MessageId,
-    StepFinishPart,
-    StepStartPart,
-    UserMessage,
-    is_genuine_user,
-)
+from infold.core.messages import AssistantMessage, Message, StepFinishPart, StepStartPart, is_genuine_user
 from infold.errors import UsageError
 from infold.ports import SessionKey, Store
 
 # Which snapshots a turn or a session lies between.
-
-NO_MESSAGE = MessageId("")
 
 
 class FileDiff(Struct, frozen=True):
@@ -67,13 +58,12 @@ class DiffTotals(Struct, frozen=True):
 class SnapshotSpan(Struct, frozen=True):
     """The snapshots before and after a turn or a session, empty if none were taken, and the root of their project.
 
-    `sequence` and `message_id` name the user message that began a turn; a whole session has neither.
+    `sequence` is the number of the user message that began a turn; a whole session has none.
     """
 
     before: str = ""
     after: str = ""
     sequence: int = -1
-    message_id: MessageId = NO_MESSAGE
     root: str = ""
 
 
@@ -82,21 +72,29 @@ def turn_spans(numbered: Iterable[tuple[int, Message]]) -> tuple[SnapshotSpan, .
 
     A turn begins with a message that the user wrote; synthetic user messages belong to the turn they are in.
     """
-    turns: list[tuple[int, UserMessage, list[Message]]] = []
+    turns: list[tuple[int, list[Message]]] = []
     for sequence, message in numbered:
-        if isinstance(message, UserMessage) and is_genuine_user(message):
-            turns.append((sequence, message, []))
+        if is_genuine_user(message):
+            turns.append((sequence, []))
         elif turns:
-            turns[-1][2].append(message)
-    return tuple(_span(messages, sequence, user.id) for sequence, user, messages in turns)
+            turns[-1][1].append(message)
+    return tuple(replace(session_span(messages), sequence=sequence) for sequence, messages in turns)
 
 
-def session_span(messages: Iterable[Message]) -> SnapshotSpan:
-    """Return the span from a session's first step to its last; in the last project only, if it moved between projects.
+def session_span(messages: Sequence[Message]) -> SnapshotSpan:
+    """Return the span from the first step's start to the last step's end; an interrupted step ends where it started.
 
-    Snapshots of two projects are unrelated: a patch between them would delete one and create the other.
+    If the work moved between projects, only messages since it last moved to the newest root count, because a patch between
+    snapshots of two projects would delete one and create the other. Results are in the root of the reply before them.
     """
-    return _span(tuple(messages))
+    roots = [_root(message) for message in messages]
+    root = next(filter(None, reversed(roots)), "")
+    elsewhere = [at for at, one in enumerate(roots) if one not in ("", root)]
+    within = messages[roots.index(root, elsewhere[-1]) :] if elsewhere else messages
+    parts = [part for message in within for part in message.parts]
+    starts = [part.snapshot for part in parts if isinstance(part, StepStartPart) and part.snapshot]
+    ends = [part.snapshot for part in parts if isinstance(part, StepFinishPart) and part.snapshot]
+    return SnapshotSpan(starts[0], (ends or starts)[-1], root=root) if starts else SnapshotSpan(root=root)
 
 
 def sum_diffs(diffs: Sequence[FileDiff]) -> DiffTotals:
@@ -104,36 +102,14 @@ def sum_diffs(diffs: Sequence[FileDiff]) -> DiffTotals:
     return DiffTotals(len(diffs), sum(one.additions for one in diffs), sum(one.deletions for one in diffs))
 
 
-def newest_root(messages: Sequence[Message]) -> str:
-    """Return the project root of the newest reply that records one, or an empty string."""
-    return next(filter(None, map(_root, reversed(messages))), "")
-
-
 def session_root(store: Store, key: SessionKey) -> str:
-    """Return the same for a stored session, reading no more of it than needed."""
+    """Return the project root of a stored session's newest reply that records one, or an empty string."""
     entries = (entry for _, entry in store.newest_first(key) if isinstance(entry, MessageEntry))
     return next(filter(None, (_root(entry.message) for entry in entries)), "")
 
 
 def _root(message: Message) -> str:
     return message.path.root if isinstance(message, AssistantMessage) and message.path is not None else ""
-
-
-def _span(messages: Sequence[Message], sequence: int = -1, message_id: MessageId = NO_MESSAGE) -> SnapshotSpan:
-    """Return the span from the first step's start to the last step's end; an interrupted step ends where it started.
-
-    Only messages since the work last moved to the newest root count; results are in the root of the reply before them.
-    """
-    root = newest_root(messages)
-    roots = [_root(message) for message in messages]
-    elsewhere = [at for at, one in enumerate(roots) if one not in ("", root)]
-    within = messages[roots.index(root, elsewhere[-1]) :] if elsewhere else messages
-    parts = [part for message in within for part in message.parts]
-    starts = [part.snapshot for part in parts if isinstance(part, StepStartPart) and part.snapshot]
-    ends = [part.snapshot for part in parts if isinstance(part, StepFinishPart) and part.snapshot]
-    if not starts:
-        return SnapshotSpan("", "", sequence, message_id, root)
-    return SnapshotSpan(starts[0], (ends or starts)[-1], sequence, message_id, root)
 
 
 # The repository.
@@ -146,24 +122,9 @@ SETTINGS = ("core.autocrlf=false", "core.safecrlf=false", "core.splitIndex=true"
 _SPECIAL = re.compile(r"([\\*?\[\]#! ])")
 
 
-class Project(Struct, frozen=True):
-    """A project as git sees it: its root, the top of its working tree, and the exclude file of its repository."""
-
-    root: Path
-    top: Path
-    excludes: Path | None = None
-
-    @property
-    def prefix(self) -> str:
-        """The path from the top to the root, with a slash at its end; empty if they are the same."""
-        below = self.root.relative_to(self.top).as_posix()
-        return "" if below == "." else f"{below}/"
-
-
-def locate_project(root: Path) -> Project:
-    """Return a folder as git sees it; a folder outside any repository is its own top."""
-    found = find_checkout(root)
-    return Project(root, root) if found is None else Project(root, found.top, found.excludes)
+def locate_project(root: Path) -> Checkout:
+    """Return a folder as git sees it."""
+    return find_checkout(root) or Checkout(root, root)
 
 
 class SnapshotRepository:
@@ -197,7 +158,7 @@ class SnapshotRepository:
             self._lock, self._deadline = (), None
             os.close(descriptor)
 
-    def prepare(self, project: Project) -> None:
+    def prepare(self, project: Checkout) -> None:
         """Make the repository if it does not exist, and exclude what the project's own excludes, and the repository itself."""
         if not (self.folder / "HEAD").is_file():
             self.git("init", "--quiet", "--bare", "--template=")
@@ -205,18 +166,17 @@ class SnapshotRepository:
         lines: list[bytes] = []
         if place.is_relative_to(project.top):
             lines.append(os.fsencode("/" + _SPECIAL.sub(r"\\\1", place.relative_to(project.top).as_posix()) + "/"))
-        theirs = read_small_file(project.excludes) if project.excludes is not None else b""
-        wanted = NEWLINE.join((theirs, *lines, b""))
+        wanted = NEWLINE.join((read_small_file(project.excludes), *lines, b""))
         excludes = self.folder / "info" / "exclude"
         if read_small_file(excludes) != wanted:
             excludes.parent.mkdir(exist_ok=True)
             excludes.write_bytes(wanted)
 
-    def git(self, *words: str, project: Project | None = None, given: bytes = b"") -> bytes:
+    def git(self, *words: str, project: Checkout | None = None, given: bytes = b"") -> bytes:
         """Return what a command prints, with `given` on its standard input; raise `GitFailed` if it fails."""
         return wait_for_git(self._start(words, project), seconds=self._seconds_left, given=given)
 
-    def git_pair(self, first: Sequence[str], second: Sequence[str], project: Project) -> bytes:
+    def git_pair(self, first: Sequence[str], second: Sequence[str], project: Checkout) -> bytes:
         """Return what two commands that only read print, run at the same time."""
         started = self._start(first, project)
         try:
@@ -230,11 +190,8 @@ class SnapshotRepository:
     def _seconds_left(self) -> float:
         return self._seconds if self._deadline is None else max(0.0, self._deadline - monotonic())
 
-    def _start(self, words: Sequence[str], project: Project | None) -> GitProcess:
-        top, folder = (None, None) if project is None else (project.top, project.root)
-        git = git_command(self.folder, self._environ, top=top, folder=folder)
-        settings = [word for setting in SETTINGS for word in ("-c", setting)]
-        return Git((*git.words, *settings), git.environ).start(words, kept=self._lock)
+    def _start(self, words: Sequence[str], project: Checkout | None) -> GitProcess:
+        return git_command(self.folder, self._environ, project, settings=SETTINGS).start(words, kept=self._lock)
 
 
 # Taking and comparing snapshots.
@@ -276,7 +233,7 @@ class Snapshots:
         environ = os.environ if environ is None else environ
         self._repository = SnapshotRepository(place.absolute() / name, environ, timeout_seconds)
         self._is_off = False
-        self._project: Project | None = None
+        self._project: Checkout | None = None
         self._has_repository = False
 
     def take(self) -> str:
@@ -353,7 +310,7 @@ class Snapshots:
             tree = self._repository.git("mktree")  # an empty tree: nothing below the root is kept
         return tree.decode().strip()
 
-    def _locate(self) -> Project:
+    def _locate(self) -> Checkout:
         """Return the project, located again if a repository may have appeared or gone since.
 
         A repository that ignores all of the project does not count.
@@ -361,8 +318,9 @@ class Snapshots:
         has_repository = (self._root / ".git").exists()
         if self._project is None or has_repository != self._has_repository:
             found = locate_project(self._root)
-            is_apart = found.top != found.root and is_ignored(self._root)
-            self._project, self._has_repository = Project(found.root, found.root) if is_apart else found, has_repository
+            is_apart = found.top != self._root and is_ignored(self._root)
+            self._project = Checkout(self._root, self._root) if is_apart else found
+            self._has_repository = has_repository
         return self._project
 
     def _is_kept(self, path: bytes) -> bool:
@@ -385,7 +343,7 @@ class Snapshots:
         """Return git's comparison of two trees; the project's attributes say what is text, if the project still exists."""
         if not (_ID.fullmatch(before) and _ID.fullmatch(after)):
             raise UsageError(f"Not snapshot ids: {before[:40]!r}, {after[:40]!r}. Use ids that take() returned.")
-        project = Project(self._root, self._root) if self._root.is_dir() else None
+        project = Checkout(self._root, self._root) if self._root.is_dir() else None
         try:
             return self._repository.git(*command, before, after, project=project)
         except GitFailed as error:

@@ -83,7 +83,7 @@ def test_a_pointer_leads_to_the_repository(root: Path, tmp_path: Path) -> None:
     (tmp_path / "other" / ".git").write_text("gitdir: nowhere\n")
 
     assert found is not None
-    assert (found.top, found.repository) == (second, root / ".git" / "worktrees" / "second")
+    assert (found.top, found.index) == (second, root / ".git" / "worktrees" / "second" / "index")
     assert found.excludes == root / ".git" / "info" / "exclude"
     assert find_checkout(tmp_path / "other") is None
     assert find_checkout(root / ".git" / "info") is None

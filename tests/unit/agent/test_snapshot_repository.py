@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from infold.agent.git import GitFailed
-from infold.agent.snapshots import Project, SnapshotRepository, locate_project
+from infold.agent.git import Checkout, GitFailed
+from infold.agent.snapshots import SnapshotRepository, locate_project
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -24,13 +24,13 @@ def repository(tmp_path: Path) -> SnapshotRepository:
     """Return a new repository."""
     made = SnapshotRepository(tmp_path / "place" / "one", os.environ, 10.0)
     with made.locked():
-        made.prepare(Project(tmp_path, tmp_path))
+        made.prepare(Checkout(tmp_path, tmp_path))
     return made
 
 
 def test_a_folder_in_no_repository_is_its_own_top(tmp_path: Path) -> None:
     """Without a repository nothing above the folder counts."""
-    assert locate_project(tmp_path) == Project(tmp_path, tmp_path)
+    assert locate_project(tmp_path) == Checkout(tmp_path, tmp_path)
 
 
 def test_a_linked_working_tree_shares_its_excludes(tmp_path: Path) -> None:
@@ -42,14 +42,16 @@ def test_a_linked_working_tree_shares_its_excludes(tmp_path: Path) -> None:
     git(main, "worktree", "add", "--quiet", str(second))
     (second / "sub").mkdir()
 
-    assert locate_project(second / "sub") == Project(second / "sub", second, main / ".git" / "info" / "exclude")
+    found, common = locate_project(second / "sub"), main / ".git"
+    assert (found.top, found.prefix) == (second, "sub/")
+    assert (found.index, found.excludes) == (common / "worktrees" / "second" / "index", common / "info" / "exclude")
 
 
 def test_inside_a_repositorys_own_folder_there_is_no_tree(tmp_path: Path) -> None:
     """A folder of git's own is a folder like any other."""
     git(tmp_path, "init", "--quiet")
 
-    assert locate_project(tmp_path / ".git") == Project(tmp_path / ".git", tmp_path / ".git")
+    assert locate_project(tmp_path / ".git") == Checkout(tmp_path / ".git", tmp_path / ".git")
 
 
 def test_a_failure_has_gits_message(repository: SnapshotRepository) -> None:
@@ -62,7 +64,7 @@ def test_a_failure_has_gits_message(repository: SnapshotRepository) -> None:
 
 def test_of_two_commands_either_may_fail(repository: SnapshotRepository, tmp_path: Path) -> None:
     """Both are ended, whichever it is."""
-    project = Project(tmp_path, tmp_path)
+    project = Checkout(tmp_path, tmp_path)
     fine, wrong = ("rev-parse", "--git-dir"), ("cat-file", "-p", "nonsense")
 
     assert repository.git_pair(fine, fine, project).decode() == f"{repository.folder}\n" * 2

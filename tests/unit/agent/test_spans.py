@@ -6,7 +6,6 @@ from infold.agent.snapshots import (
     DiffTotals,
     FileDiff,
     SnapshotSpan,
-    newest_root,
     session_root,
     session_span,
     sum_diffs,
@@ -16,7 +15,6 @@ from infold.core.entries import MessageEntry
 from infold.core.messages import (
     AssistantMessage,
     Message,
-    MessageId,
     Part,
     SessionId,
     StepFinishPart,
@@ -61,7 +59,7 @@ TASK = (
 
 def test_a_turn_lies_between_its_first_step_and_its_last() -> None:
     """S6.1: first step-start and last step-finish of a turn; what a program says goes on with the turn."""
-    assert spans(*TASK) == (SnapshotSpan("a1", "a5", 0, MessageId("m0")), SnapshotSpan("b1", "b2", 6, MessageId("m6")))
+    assert spans(*TASK) == (SnapshotSpan("a1", "a5", 0), SnapshotSpan("b1", "b2", 6))
 
 
 def test_a_session_lies_between_its_first_step_and_its_last() -> None:
@@ -71,14 +69,14 @@ def test_a_session_lies_between_its_first_step_and_its_last() -> None:
 
 def test_a_step_that_was_broken_off_ends_where_it_began() -> None:
     """Without any end, the last beginning stands for it; with one, a later step that was broken off changes nothing."""
-    assert spans(user("a"), marked(calls("bash"), START("x"))) == (SnapshotSpan("x", "x", 0, MessageId("m0")),)
+    assert spans(user("a"), marked(calls("bash"), START("x"))) == (SnapshotSpan("x", "x", 0),)
     broken = marked(replies("b"), START("x"), END("stop", "y"), START("z"))
-    assert spans(user("a"), broken) == (SnapshotSpan("x", "y", 0, MessageId("m0")),)
+    assert spans(user("a"), broken) == (SnapshotSpan("x", "y", 0),)
 
 
 def test_no_snapshots_are_an_empty_span() -> None:
     """A session whose steps name no working tree has nothing to compare; nor has one that no person began."""
-    assert spans(user("a"), marked(replies("b"), START(), END("stop"))) == (SnapshotSpan("", "", 0, MessageId("m0")),)
+    assert spans(user("a"), marked(replies("b"), START(), END("stop"))) == (SnapshotSpan("", "", 0),)
     assert spans(marked(replies("b"), START("x"))) == ()
     assert session_span(()) == SnapshotSpan()
 
@@ -112,15 +110,6 @@ def test_differences_add_up() -> None:
 
     assert sum_diffs(diffs) == DiffTotals(3, 3, 1)
     assert sum_diffs(()) == DiffTotals()
-
-
-def test_the_root_is_where_the_newest_reply_stood() -> None:
-    """A session that moved is compared in its last folder; one without a recorded folder has no root."""
-    first, second = WorkPath("/old/x", "/old"), WorkPath("/new", "/new")
-    session = (replace(replies("a"), path=first), replace(replies("b"), path=second), user("c"), replies("d"))
-
-    assert newest_root(session) == "/new"
-    assert newest_root((user("a"), replies("b"))) == ""
 
 
 def test_the_root_of_a_stored_session_is_found() -> None:
