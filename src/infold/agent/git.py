@@ -16,7 +16,6 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeAlias
 
 from msgspec import Struct
 
@@ -43,9 +42,6 @@ ENVIRONMENT = {
     "GIT_EDITOR": "false",
 }
 """Variables of every command; all other `GIT_` variables are removed."""
-
-GitProcess: TypeAlias = "subprocess.Popen[bytes]"
-"""A running command."""
 
 LIMIT_SECONDS = 30.0
 MOST_BYTES = 1_000_000
@@ -88,19 +84,24 @@ class Git(Struct, frozen=True):
     words: tuple[str, ...]
     environ: Mapping[str, str]
 
-    def run(self, *words: str, seconds: float = LIMIT_SECONDS, given: bytes = b"") -> bytes:
-        """Return what a command prints, with `given` on its standard input; raise `GitFailed` if it fails."""
-        return wait_for_git(self.start(words), seconds=seconds, given=given)
+    def run(self, *words: str, seconds: float = LIMIT_SECONDS, given: bytes = b"", kept: Sequence[int] = ()) -> bytes:
+        """Return what a command prints, with `given` on its standard input; raise `GitFailed` if it fails.
 
-    def start(self, words: Sequence[str], *, kept: Sequence[int] = ()) -> GitProcess:
-        """Start a command, which inherits the descriptors in `kept`; raise `GitFailed` if it cannot be started."""
-        pipe = subprocess.PIPE
+        The command inherits the descriptors in `kept`. Any exception while waiting stops it.
+        """
+        command = (*self.words, *words)
         try:
-            return subprocess.Popen(
-                (*self.words, *words), stdin=pipe, stdout=pipe, stderr=pipe, env=dict(self.environ), pass_fds=kept
+            ended = subprocess.run(
+                command, input=given, capture_output=True, env=self.environ, pass_fds=kept, timeout=seconds, check=False
             )
         except OSError as error:
             raise GitFailed(f"git cannot be run ({error.strerror})", is_lasting=True) from error
+        except subprocess.TimeoutExpired as error:
+            raise GitFailed("git takes too long", is_lasting=True) from error
+        if ended.returncode:
+            lines = ended.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit status {ended.returncode}"]
+            raise GitFailed(lines[-1], status=ended.returncode)
+        return ended.stdout
 
 
 def find_checkout(folder: Path) -> Checkout | None:
@@ -168,31 +169,6 @@ def read_small_file(path: Path | None) -> bytes:
             return file.read(MOST_BYTES)
     except OSError:
         return b""
-
-
-# Running.
-
-
-def wait_for_git(started: GitProcess, *, seconds: float, given: bytes = b"") -> bytes:
-    """Return what a command prints until its end; any exception while waiting stops the command."""
-    try:
-        output, complaint = started.communicate(given, timeout=seconds)
-    except subprocess.TimeoutExpired as error:
-        kill_git(started)
-        raise GitFailed("git takes too long", is_lasting=True) from error
-    except BaseException:
-        kill_git(started)
-        raise
-    if started.returncode:
-        lines = complaint.decode("utf-8", "replace").strip().splitlines() or [f"exit status {started.returncode}"]
-        raise GitFailed(lines[-1], status=started.returncode)
-    return output
-
-
-def kill_git(started: GitProcess) -> None:
-    """Kill a command and wait for its end."""
-    started.kill()
-    started.communicate()
 
 
 # Finding repositories, without git: asking git would read their settings.

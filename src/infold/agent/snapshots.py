@@ -10,6 +10,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -18,16 +19,7 @@ from time import monotonic
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.agent.git import (
-    Checkout,
-    GitFailed,
-    GitProcess,
-    find_checkout,
-    git_command,
-    kill_git,
-    read_small_file,
-    wait_for_git,
-)
+from infold.agent.git import Checkout, GitFailed, find_checkout, git_command, read_small_file
 from infold.agent.tools.project_files import is_ignored
 from infold.core.entries import MessageEntry
 from infold.core.messages import AssistantMessage, Message, StepFinishPart, StepStartPart, is_genuine_user
@@ -174,24 +166,9 @@ class SnapshotRepository:
 
     def git(self, *words: str, project: Checkout | None = None, given: bytes = b"") -> bytes:
         """Return what a command prints, with `given` on its standard input; raise `GitFailed` if it fails."""
-        return wait_for_git(self._start(words, project), seconds=self._seconds_left, given=given)
-
-    def git_pair(self, first: Sequence[str], second: Sequence[str], project: Checkout) -> bytes:
-        """Return what two commands that only read print, run at the same time."""
-        started = self._start(first, project)
-        try:
-            output = self.git(*second, project=project)
-        except BaseException:
-            kill_git(started)
-            raise
-        return wait_for_git(started, seconds=self._seconds_left) + output
-
-    @property
-    def _seconds_left(self) -> float:
-        return self._seconds if self._deadline is None else max(0.0, self._deadline - monotonic())
-
-    def _start(self, words: Sequence[str], project: Checkout | None) -> GitProcess:
-        return git_command(self.folder, self._environ, project, settings=SETTINGS).start(words, kept=self._lock)
+        seconds = self._seconds if self._deadline is None else max(0.0, self._deadline - monotonic())
+        git = git_command(self.folder, self._environ, project, settings=SETTINGS)
+        return git.run(*words, seconds=seconds, given=given, kept=self._lock)
 
 
 # Taking and comparing snapshots.
@@ -294,7 +271,9 @@ class Snapshots:
         """Update the index and return the id of the root's tree, which is a part if the repository's top is further up."""
         project = self._locate()
         self._repository.prepare(project)
-        changed = set(filter(None, self._repository.git_pair(UNKNOWN, CHANGED, project).split(NUL)))
+        with ThreadPoolExecutor() as threads:
+            listings = threads.map(lambda words: self._repository.git(*words, project=project), (UNKNOWN, CHANGED))
+            changed = set(filter(None, NUL.join(listings).split(NUL)))
         kept = {path for path in changed if self._is_kept(path)}
         for paths, options in ((kept, ("--add", "--remove", "--replace")), (changed - kept, ("--force-remove",))):
             if paths:

@@ -62,17 +62,6 @@ def test_a_failure_has_gits_message(repository: SnapshotRepository) -> None:
     assert not caught.value.is_lasting
 
 
-def test_of_two_commands_either_may_fail(repository: SnapshotRepository, tmp_path: Path) -> None:
-    """Both are ended, whichever it is."""
-    project = Checkout(tmp_path, tmp_path)
-    fine, wrong = ("rev-parse", "--git-dir"), ("cat-file", "-p", "nonsense")
-
-    assert repository.git_pair(fine, fine, project).decode() == f"{repository.folder}\n" * 2
-    for first, second in ((fine, wrong), (wrong, fine)):
-        with pytest.raises(GitFailed, match="nonsense"):
-            repository.git_pair(first, second, project)
-
-
 def test_the_lock_ends_with_its_block(repository: SnapshotRepository) -> None:
     """It can be taken again, whatever happened inside."""
     with pytest.raises(GitFailed), repository.locked():
