@@ -31,7 +31,7 @@ TO_MODELS = frozenset(
         *(("infold.core.summary_request", words) for words in ("somebody", "what came")),
         *(("infold.cli.demo_session", words) for words in ("whoever", "is none")),
         *(("infold.agent.agents", words) for words in ("beside", "told")),
-        *((f"infold.agent.{module}", "is no") for module in ("instructions", "tools.files", "tools.write")),
+        *((f"infold.agent.{module}", "is no") for module in ("instructions", "tools.edit", "tools.files")),
         *((f"infold.agent.{module}", "are no") for module in ("toolbox", "tools.edit")),
     }
 )

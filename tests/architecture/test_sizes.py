@@ -36,8 +36,8 @@ LONGEST_FUNCTION, MOST_PARAMETERS = 50, 6
 EXEMPT = {("infold.session.fit", "fit"), ("infold.session.settings", "resolve_settings")}
 """Functions that may have more parameters: each option of the front door is a keyword, there and where it is resolved."""
 
-REGISTRIES = ("infold.agent.tools.registry", "infold.transcripts.registry")
-"""Modules that list the tools and the readers of transcripts."""
+TABLES = {"infold.agent.toolbox": "infold.agent.tools.", "infold.transcripts.registry": "infold.transcripts."}
+"""Modules that list the tools and the readers of transcripts, and where those are."""
 
 NOT_CODE = {
     tokenize.COMMENT,
@@ -137,19 +137,15 @@ def _importers() -> dict[str, set[str]]:
 
 def _listed() -> set[str]:
     """Return the modules of verbs, tools, readers and integrations: one of a kind each, found through a table."""
-    tables = {source.name: source for source in modules() if source.name in REGISTRIES}
-    assert tables.keys() == set(REGISTRIES)
-    listed = {name for table in tables.values() for name in _named(table) if name.startswith(_folder(table.name))}
+    tables = {source.name: source for source in modules() if source.name in TABLES}
+    assert tables.keys() == TABLES.keys()
+    listed = {name for table in tables.values() for name in _named(table) if name.startswith(TABLES[table.name])}
     verbs = {verb.target.partition(":")[0] for verb in VERBS.values()}
     return listed | verbs | {source.name for source in modules() if source.name.startswith("infold.integrations.")}
 
 
 def _named(source: Source) -> set[str]:
     return named_modules(source.name, source.text, package=source.package)
-
-
-def _folder(module: str) -> str:
-    return module.rpartition(".")[0] + "."
 
 
 # What is measured in one module.

@@ -34,8 +34,7 @@ from infold.agent.agents import BUILD
 from infold.agent.loop import Loop, RunLimits
 from infold.agent.permissions import BUILD_RULES
 from infold.agent.snapshots import Snapshots
-from infold.agent.toolbox import Toolbox
-from infold.agent.tools.registry import select_tools
+from infold.agent.toolbox import Toolbox, select_tools
 from infold.agent.tools.tool import Workspace
 from infold.core.messages import ModelRef
 from infold.core.summary_request import SummaryRequest

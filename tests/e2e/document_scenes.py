@@ -20,8 +20,7 @@ from infold.agent.agents import BUILD
 from infold.agent.loop import Loop, RunLimits
 from infold.agent.permissions import parse_rules
 from infold.agent.run import RunEvent
-from infold.agent.toolbox import Toolbox
-from infold.agent.tools.registry import select_tools
+from infold.agent.toolbox import Toolbox, select_tools
 from infold.agent.tools.tool import ActionRequest, Tool, ToolOutput, Workspace
 from infold.core.budget import Window
 from infold.core.entries import Checkpoint, Entry, MessageEntry

@@ -88,7 +88,8 @@ def find_instruction_files(root: Path, touched_paths: Iterable[Path] = ()) -> tu
     folders = {folder for folder in (root, *root.parents) if folder.is_relative_to(top)}
     for path in touched_paths:
         place = Path(os.path.realpath(root / path))
-        folders.update(folder for folder in (place, *place.parents) if folder.is_relative_to(root) and _is_dir(folder))
+        below = (folder for folder in (place, *place.parents) if folder.is_relative_to(root))
+        folders.update(filter(os.path.isdir, below))  # unlike `Path.is_dir`, accepts a name that is too long
     ordered = sorted(folders, key=lambda folder: (len(folder.parts), folder))
     found = (next((folder / name for name in NAMES if os.path.lexists(folder / name)), None) for folder in ordered)
     return tuple(file for file in found if file is not None)
@@ -100,7 +101,7 @@ def repository_top(root: Path) -> Path:
     A repository counts only if it has the owner of the root: in a folder that everyone may write to, anyone can make one.
     """
     repository = next((folder for folder in (root, *root.parents) if os.path.lexists(folder / ".git")), root)
-    return repository if _owner(repository) == _owner(repository / ".git") == _owner(root) else root
+    return repository if owner_of(repository) == owner_of(repository / ".git") == owner_of(root) else root
 
 
 def _longest(texts: Sequence[str], most_tokens: int) -> int:
@@ -154,16 +155,9 @@ def _read(file: Path, name: str) -> _File:
     return _File(name, content.decode("utf-8-sig", "replace").replace("\0", "\ufffd").strip())
 
 
-def _owner(path: Path) -> int | None:
+def owner_of(path: Path) -> int:
+    """Return the user id of a path's owner, without following a link; -1 if the path cannot be looked at."""
     try:
         return path.lstat().st_uid
     except OSError:
-        return None
-
-
-def _is_dir(path: Path) -> bool:
-    """Return whether a folder exists; a path that the system does not accept, such as one with a long name, does not."""
-    try:
-        return path.is_dir()
-    except OSError:
-        return False
+        return -1

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from itertools import takewhile
 from time import sleep
-from typing import Any, assert_never
+from typing import Any, TypeAlias, assert_never
 
 import msgspec
 from msgspec import Struct
@@ -28,17 +28,24 @@ from infold.agent.events import (
     ToolAnswered,
 )
 from infold.agent.instructions import ProjectInstructions
-from infold.agent.session_writer import SessionWriter
 from infold.agent.toolbox import Toolbox, not_started
+from infold.catalogue import cost_of
 from infold.core.compact import CONTINUE_TEXT
 from infold.core.events import Compacted
 from infold.core.messages import (
     AssistantMessage,
     Finish,
     Message,
+    MessageId,
+    StepFinishPart,
+    StepStartPart,
+    TextPart,
     ToolCallPart,
     ToolMessage,
     ToolResultPart,
+    Usage,
+    UserMessage,
+    WorkPath,
     calls_of,
     is_genuine_user,
     results_of,
@@ -46,9 +53,12 @@ from infold.core.messages import (
 )
 from infold.core.summary_request import Agent, assemble_system
 from infold.errors import InfoldError, ModelBusy, ModelOverflow, SummaryFailed, WindowExceeded
+from infold.formats.registry import format_named
 from infold.formats.tools import tool_items
 from infold.ports import Calling, Model, ModelRequest, Replied, Said, Thought
+from infold.session.context import ReplyMetadata
 from infold.session.session import Ready, Session
+from infold.session.titles import message_title
 
 # Loop detection.
 
@@ -181,6 +191,84 @@ class ModelCaller:
         raise AssertionError("a model's stream ended without a reply")
 
 
+# Writing to the session.
+
+NO_ID = MessageId("")
+"""The id of a message that the session has yet to number."""
+
+
+StepMarks: TypeAlias = tuple[StepStartPart | StepFinishPart, ...]
+
+
+class SessionWriter:
+    """Write an agent's work into its session: prompts, replies and tool results, each with its metadata.
+
+    Everything is stored before an event reports it. `system` is the system text of the last user message, which holds for all
+    steps of its prompt.
+    """
+
+    def __init__(self, session: Session, model: Model, agent: Agent, *, root: str) -> None:
+        self.system = ""
+        self._session = session
+        self._model = model
+        self._wire = format_named(model.format)
+        self._agent = agent
+        self._path = WorkPath(root, root)
+
+    def add_prompt(self, text: str, *, synthetic: bool = False) -> None:
+        """Write a user message, with a title if the user wrote it; `synthetic` marks text of the program."""
+        part = TextPart(text, synthetic=synthetic)
+        message = UserMessage(NO_ID, (part,), agent=self._agent.name, model=self._model.ref, system=self.system)
+        self._session.add((message,))
+        title = "" if synthetic else message_title(message)
+        if title:
+            self._session.title(title, message_id=self._session.log.live[-1].message.id)
+
+    def restore_system(self) -> None:
+        """Take `system` from the last user message in the session, as after a restart."""
+        users = (placed.message for placed in reversed(self._session.log.live) if not placed.is_business)
+        newest = next((message for message in users if isinstance(message, UserMessage)), None)
+        self.system = "" if newest is None else newest.system
+
+    def add_reply(self, body: dict[str, Any], snapshot: str) -> AssistantMessage:
+        """Write a reply whose step began with this snapshot, and return it as it stands in the log."""
+        replies = self._wire.decode(self._wire.reply_items(body)).messages
+        finish, usage = self._wire.finish(body), self._wire.usage(body)
+        marks: StepMarks = (StepStartPart(snapshot),)
+        if not any(map(calls_of, replies)):
+            cost = cost_of(self._model.ref.full_name, usage)
+            marks += (StepFinishPart(finish or "other", snapshot, usage or Usage(), cost),)
+        if replies:
+            self._session.record(body, self._metadata(marks))
+        else:  # some models have nothing more to say after their last call
+            self._add_own(AssistantMessage(NO_ID, (), usage=usage, finish=finish), marks)
+        written = self._session.log.live[-1].message
+        assert isinstance(written, AssistantMessage)
+        return written
+
+    def add_partial_reply(self, text: str, reason: Finish, snapshot: str) -> None:
+        """Write the text of a reply that broke off, unless it is blank."""
+        if text.strip():
+            marks = (StepStartPart(snapshot), StepFinishPart(reason, snapshot))
+            self._add_own(AssistantMessage(NO_ID, (TextPart(text),), finish=reason), marks)
+
+    def add_results(
+        self, results: tuple[ToolResultPart, ...], reply: AssistantMessage, snapshot: str | None, *, longest_tokens: int
+    ) -> None:
+        """Write results of a reply's calls, shown shortened if longer; a `snapshot`, even an empty one, ends the step."""
+        parts: tuple[ToolResultPart | StepFinishPart, ...] = results
+        if snapshot is not None:
+            parts += (StepFinishPart(reply.finish or "other", snapshot, reply.usage or Usage(), reply.cost),)
+        self._session.add((ToolMessage(NO_ID, parts),), longest_tokens=longest_tokens)
+
+    def _metadata(self, marks: StepMarks) -> ReplyMetadata:
+        return ReplyMetadata(self._agent.name, self._model.ref, self._path, marks)
+
+    def _add_own(self, reply: AssistantMessage, marks: StepMarks) -> None:
+        """Write a reply that the provider did not send as such."""
+        self._session.add((self._metadata(marks).apply(reply, self._session.log),))
+
+
 # The loop.
 
 LOOP_WARNING = (
@@ -218,9 +306,6 @@ class RunLimits(Struct, frozen=True):
     silence_seconds: float = 1.5
 
 
-DEFAULT_LIMITS = RunLimits()
-
-
 class Loop:
     """One agent working on one session."""
 
@@ -232,7 +317,7 @@ class Loop:
         toolbox: Toolbox,
         *,
         emit: Callable[[AgentEvent], None],
-        limits: RunLimits = DEFAULT_LIMITS,
+        limits: RunLimits,
     ) -> None:
         self._session = session
         self._model = model
@@ -295,11 +380,12 @@ class Loop:
         self._is_warned = self._is_cut_off = False
         # Later steps begin with the tree that the one before ended with.
         self._snapshot = self._toolbox.first_snapshot(self._emit, self._limits.silence_seconds)
-        ending: RunEnding | None = None
-        while ending is None:
-            ending = "steps" if self._steps == self._limits.steps else self._step(self._steps + 1)
-            self._steps += ending != "steps"
-        return ending
+        while self._steps < self._limits.steps:
+            ending = self._step(self._steps + 1)
+            self._steps += 1
+            if ending is not None:
+                return ending
+        return "steps"
 
     def _end(self, ending: RunEnding, problem: str = "") -> RunEnded:
         """Emit the end, with the text of the last reply to the newest prompt."""

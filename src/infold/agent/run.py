@@ -20,8 +20,7 @@ from infold.agent.events import AgentEvent, RunEnded, SessionTitled, StepFinishe
 from infold.agent.loop import Loop, RunLimits
 from infold.agent.permissions import Consent, Rules, parse_rules, rules_from_settings
 from infold.agent.snapshots import Snapshots
-from infold.agent.toolbox import Toolbox
-from infold.agent.tools.registry import select_tools
+from infold.agent.toolbox import Toolbox, select_tools
 from infold.agent.tools.tool import ActionRequest, Workspace
 from infold.agent.trust import (
     default_snapshot_folder,

@@ -14,15 +14,25 @@ from msgspec.structs import replace
 
 from infold.agent.events import AgentEvent, Notice, ToolCalled, ToolRefused
 from infold.agent.instructions import ProjectInstructions, load_instructions
-from infold.agent.permissions import Consent, Rules, decide, granted_rules, missing_rules
+from infold.agent.permissions import Consent, Rules, decide, granted_rules, is_offered, missing_rules
 from infold.agent.snapshots import Snapshots
+from infold.agent.tools.edit import EDIT, WRITE
+from infold.agent.tools.list import LIST
+from infold.agent.tools.read import READ
+from infold.agent.tools.recall import make_recall_tool, no_files
+from infold.agent.tools.search import SEARCH
+from infold.agent.tools.shell import SHELL
 from infold.agent.tools.skill import SKILL, add_skill_list
+from infold.agent.tools.todo import TODO
 from infold.agent.tools.tool import ActionRequest, CallProgress, Tool, ToolFailed, ToolOutput, Workspace, tool_spec
 from infold.core.logged_message import Rendering, repeats_stub
-from infold.core.messages import ToolCallPart, ToolResultPart
+from infold.core.messages import FilePart, ToolCallPart, ToolResultPart
 from infold.formats.codec import replace_surrogates
 from infold.formats.tools import RECALL_TOOL_NAME
 from infold.ports import Clock, ToolSpec
+
+TOOLS = (SHELL, READ, WRITE, EDIT, SEARCH, LIST, TODO, SKILL)
+"""The tools that need only a workspace, in the order in which a model gets them."""
 
 LONGEST_SUMMARY = 1_000
 """Characters of a call that an event shows."""
@@ -47,8 +57,19 @@ SNAPSHOT_NOTICE = (
 )
 
 
+def select_tools(
+    rules: Rules, recall: Callable[[str], str] | None = None, files: Callable[[str], tuple[FilePart, ...]] = no_files
+) -> dict[str, Tool]:
+    """Return an agent's tools by name: those that its rules do not deny outright, and recall if it is given."""
+    every = TOOLS if recall is None else (*TOOLS, make_recall_tool(recall, files))
+    return {tool.name: tool for tool in every if is_offered(tool.name, rules)}
+
+
 class Toolbox:
-    """Run tools in one workspace; `consent` asks the user where the rules say "ask"."""
+    """Run tools in one workspace; `consent` asks the user where the rules say "ask".
+
+    `snapshots` are taken only if the agent has tools, or may run any command, to change files with.
+    """
 
     def __init__(
         self,
@@ -65,7 +86,8 @@ class Toolbox:
         self._rules = rules
         self._consent = consent
         self._clock = clock
-        self._snapshots = snapshots
+        can_change = any(name in tools for name in CHANGING_TOOLS) or decide(ANY_COMMAND, rules) == "allow"
+        self._snapshots = snapshots if can_change else None
         self._touched: dict[Path, None] = {}
         self._progress = CallProgress()
         self._last_note = ""
@@ -179,27 +201,22 @@ class Toolbox:
         )
         return replace(found, ignored=tuple(dict.fromkeys((*workspace.ignored, *found.ignored))))
 
-    @property
-    def takes_snapshots(self) -> bool:
-        """Whether snapshots are on and the agent has tools, or may run any command, to change files with."""
-        changes = any(name in self._tools for name in CHANGING_TOOLS) or decide(ANY_COMMAND, self._rules) == "allow"
-        return self._snapshots is not None and changes
-
     def snapshot(self) -> str:
         """Return the id of a snapshot of the working tree, or an empty string if none is taken."""
-        return self._snapshots.take() if self._snapshots is not None and self.takes_snapshots else ""
+        return self._snapshots.take() if self._snapshots is not None else ""
 
     def first_snapshot(self, emit: Callable[[AgentEvent], None], silence_seconds: float) -> str:
         """Return the snapshot that a run begins with; emit a notice if it takes long, and once if it cannot be taken."""
+        if self._snapshots is None:
+            return ""
         timer = Timer(silence_seconds, emit, (Notice(SNAPSHOT_NOTICE),))
         timer.daemon = True
+        timer.start()
         try:
-            if self.takes_snapshots:
-                timer.start()
-            snapshot = self.snapshot()
+            snapshot = self._snapshots.take()
         finally:
             timer.cancel()
-        note = self._snapshots.note if self._snapshots is not None else ""
+        note = self._snapshots.note
         if note and note != self._last_note:
             self._last_note = note
             emit(Notice(f"{note}; infold diff will not know what this changes"))
@@ -207,7 +224,7 @@ class Toolbox:
 
     def tidy(self) -> None:
         """Remove old snapshots."""
-        if self._snapshots is not None and self.takes_snapshots:
+        if self._snapshots is not None:
             self._snapshots.tidy()
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from infold.agent.instructions import find_instruction_files, repository_top
+from infold.agent.instructions import find_instruction_files, owner_of, repository_top
 from infold.agent.tools.files import replace_file
 from infold.settings.load import project_file
 
@@ -84,7 +84,7 @@ def lookup_trust(folder: Path, environ: Mapping[str, str]) -> bool | None:
     for place in (folder, *folder.parents):
         answer = answers.get(str(place))
         is_wide = place in (home, *home.parents) and place != folder
-        if answer is not None and not is_wide and answer.owner == _owner(place):
+        if answer is not None and not is_wide and answer.owner == owner_of(place):
             return answer.trusted
     return None
 
@@ -92,7 +92,7 @@ def lookup_trust(folder: Path, environ: Mapping[str, str]) -> bool | None:
 def remember_trust(folder: Path, environ: Mapping[str, str], *, trusted: bool) -> None:
     """Store the user's answer for a folder; raise `OSError` if it cannot be written."""
     kept = [answer for answer in _answers(environ) if answer.folder != str(folder)]
-    answers = [*kept, TrustAnswer(str(folder), _owner(folder), trusted)]
+    answers = [*kept, TrustAnswer(str(folder), owner_of(folder), trusted)]
     place = data_folder(environ)
     place.mkdir(parents=True, exist_ok=True, mode=OWNER_ONLY)
     replace_file(place / FILE, msgspec.json.format(msgspec.json.encode(answers), indent=1) + b"\n")
@@ -104,10 +104,3 @@ def _answers(environ: Mapping[str, str]) -> list[TrustAnswer]:
         return msgspec.json.decode((data_folder(environ) / FILE).read_bytes(), type=list[TrustAnswer])
     except (OSError, msgspec.DecodeError):
         return []
-
-
-def _owner(folder: Path) -> int:
-    try:
-        return folder.stat().st_uid
-    except OSError:
-        return -1

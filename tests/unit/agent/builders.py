@@ -9,8 +9,7 @@ from infold.agent.events import AgentEvent
 from infold.agent.loop import Loop, RunLimits
 from infold.agent.permissions import BUILD_RULES, Consent, Rules, parse_rules
 from infold.agent.snapshots import Snapshots
-from infold.agent.toolbox import Toolbox
-from infold.agent.tools.registry import select_tools
+from infold.agent.toolbox import Toolbox, select_tools
 from infold.agent.tools.tool import ActionRequest, Workspace
 from infold.core.entries import MessageEntry
 from infold.core.messages import Message, SessionId

@@ -1,7 +1,7 @@
 """What is written to an agent's session."""
 
 from infold.agent.agents import BUILD
-from infold.agent.session_writer import SessionWriter
+from infold.agent.loop import SessionWriter
 from infold.core.messages import (
     AssistantMessage,
     StepFinishPart,

@@ -12,8 +12,7 @@ import pytest
 from infold.agent.events import AgentEvent, Notice, ToolCalled, ToolRefused
 from infold.agent.permissions import BUILD_RULES, PLAN_RULES, Consent, Rules, parse_rules
 from infold.agent.snapshots import Snapshots
-from infold.agent.toolbox import INTERRUPTED, SNAPSHOT_NOTICE, Toolbox, not_started
-from infold.agent.tools.registry import select_tools
+from infold.agent.toolbox import INTERRUPTED, SNAPSHOT_NOTICE, Toolbox, not_started, select_tools
 from infold.agent.tools.tool import ActionRequest, CallProgress, Tool, Workspace
 from infold.core.entries import Handle
 from infold.core.logged_message import Rendering, prune_part

@@ -52,21 +52,12 @@ def parse_command(command: str) -> ParsedCommand:
     """Return the simple commands of a line, in order, without redirections to `/dev/null`."""
     pieces, plain = [""], True
     for token in _TOKEN.finditer(command):
-        match token.lastgroup:
-            case "literal" | "rest":
-                pieces[-1] += token.group()
-            case "between":
-                pieces.append("")
-            case "nested":
-                pieces.append("")
-                plain = False
-            case "unsure":
-                pieces[-1] += token.group()
-                plain = False
-            case "joined":
-                plain = False
-            case _:
-                pass
+        kind = token.lastgroup
+        if kind in ("between", "nested"):
+            pieces.append("")
+        elif kind in ("literal", "rest", "unsure"):
+            pieces[-1] += token.group()
+        plain = plain and kind not in ("nested", "unsure", "joined")
     simple = tuple(piece for piece in (piece.strip(" \t") for piece in pieces) if piece)
     return ParsedCommand(simple, plain and not any(map(_ASSIGNMENT.match, simple)))
 

@@ -1,4 +1,7 @@
-"""The edit tool: replace text that a file must contain exactly, and show what it contains instead if it does not."""
+"""The tools that change files: write writes a whole one, edit replaces text that a file must contain exactly.
+
+If the file does not contain the text, edit shows what it contains instead.
+"""
 
 import re
 from difflib import SequenceMatcher
@@ -8,9 +11,9 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from infold.agent.tools.files import (
-    change_action,
     display_path,
     encode_text,
+    path_action,
     read_text_file,
     replace_file,
     resolve_path,
@@ -39,11 +42,33 @@ class EditArguments(Struct, frozen=True, forbid_unknown_fields=True):
     all: Annotated[bool, Meta(description="Replace every place, not the only one.")] = False
 
 
-def _action(arguments: EditArguments, workspace: Workspace) -> ActionRequest:
-    return change_action("edit", arguments.path, workspace)
+class WriteArguments(Struct, frozen=True, forbid_unknown_fields=True):
+    path: str
+    content: str
 
 
-def _run(arguments: EditArguments, workspace: Workspace) -> ToolOutput:
+def _write_action(arguments: WriteArguments, workspace: Workspace) -> ActionRequest:
+    return path_action("write", arguments.path, workspace, changes=True)
+
+
+def _write(arguments: WriteArguments, workspace: Workspace) -> ToolOutput:
+    path = resolve_path(arguments.path, workspace)
+    name = display_path(path, workspace)
+    if path.is_dir():
+        raise ToolFailed(f"{name} is a folder; give the path of a file in it")
+    if path.exists() and not path.is_file():
+        raise ToolFailed(f"{name} is no regular file but a device, a socket or a pipe; write somewhere else")
+    was_there = path.exists()
+    replace_file(path, encode_text(arguments.content))
+    count = len(split_lines(arguments.content))
+    return ToolOutput(f"{'replaced' if was_there else 'made'} {name}: {count:,} line{'' if count == 1 else 's'}")
+
+
+def _edit_action(arguments: EditArguments, workspace: Workspace) -> ActionRequest:
+    return path_action("edit", arguments.path, workspace, changes=True)
+
+
+def _edit(arguments: EditArguments, workspace: Workspace) -> ToolOutput:
     path = resolve_path(arguments.path, workspace)
     name = display_path(path, workspace)
     if not arguments.old:
@@ -148,5 +173,9 @@ def _quote(lines: list[str], first: int, last: int) -> str:
     return "\n".join(f"{number}\t{lines[number - 1][:400]}" for number in range(first, last + 1))
 
 
-_DESCRIPTION = "Replaces text in a file. old must be there exactly once, white space included, unless all is set."
-EDIT = Tool("edit", _DESCRIPTION, EditArguments, _action, _run)
+_WRITE_DESCRIPTION = (
+    "Writes a file whole, making it and its folders or replacing what was there. To change part of a file use edit."
+)
+_EDIT_DESCRIPTION = "Replaces text in a file. old must be there exactly once, white space included, unless all is set."
+WRITE = Tool("write", _WRITE_DESCRIPTION, WriteArguments, _write_action, _write)
+EDIT = Tool("edit", _EDIT_DESCRIPTION, EditArguments, _edit_action, _edit)

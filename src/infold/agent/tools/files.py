@@ -49,16 +49,10 @@ def display_path(path: Path, workspace: Workspace) -> str:
     return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
 
 
-def path_action(tool: str, path: str, workspace: Workspace) -> ActionRequest:
-    """Return the action of a tool that reads one path."""
+def path_action(tool: str, path: str, workspace: Workspace, *, changes: bool = False) -> ActionRequest:
+    """Return the action of a tool that reads, or `changes`, one path."""
     place = resolve_path(path, workspace)
-    return ActionRequest(tool, display_path(place, workspace), outside=not is_inside(place, workspace))
-
-
-def change_action(tool: str, path: str, workspace: Workspace) -> ActionRequest:
-    """Return the action of a tool that changes one path."""
-    place = resolve_path(path, workspace)
-    outside, later = not is_inside(place, workspace), is_run_later(place, workspace)
+    outside, later = not is_inside(place, workspace), changes and is_run_later(place, workspace)
     why = RUNS_LATER if later and not outside else ""
     return ActionRequest(tool, display_path(place, workspace), outside=outside or later, why=why)
 
@@ -145,11 +139,10 @@ def replace_file(path: Path, content: bytes) -> None:
         with suppress(FileNotFoundError):
             temporary.chmod(stat.S_IMODE(path.stat().st_mode))
         temporary.replace(path)
-    except OSError as error:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
-        raise OSError(error.errno, error.strerror, str(path)) from error
-    except BaseException:
-        temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise OSError(error.errno, error.strerror, str(path)) from error
         raise
 
 

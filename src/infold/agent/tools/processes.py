@@ -211,26 +211,24 @@ class _Output:
 
     def __init__(self, most_bytes: int) -> None:
         self._half = most_bytes // 2
-        self._head = bytearray()
-        self._tail = bytearray()
+        self._kept = bytearray()
         self._dropped = 0
 
     def add(self, piece: bytes) -> None:
-        room = self._half - len(self._head)
-        self._head += piece[:room]
-        self._tail += piece[room:]
-        if len(self._tail) > 2 * self._half:
+        self._kept += piece
+        if len(self._kept) > 3 * self._half:
             self._shorten()
 
     def text(self) -> str:
         """Return what was kept, with a note where something is missing."""
         self._shorten()
         if not self._dropped:
-            return (self._head + self._tail).decode("utf-8", "replace")
+            return self._kept.decode("utf-8", "replace")
+        head, tail = (part.decode("utf-8", "replace") for part in (self._kept[: self._half], self._kept[self._half :]))
         note = f"\n[{self._dropped:,} bytes of output left out here; write it to a file to see all of it]\n"
-        return self._head.decode("utf-8", "replace") + note + self._tail.decode("utf-8", "replace")
+        return head + note + tail
 
     def _shorten(self) -> None:
-        over = max(0, len(self._tail) - self._half)
+        over = max(0, len(self._kept) - 2 * self._half)
         self._dropped += over
-        del self._tail[:over]
+        del self._kept[self._half : self._half + over]

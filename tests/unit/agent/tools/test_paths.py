@@ -6,7 +6,6 @@ import pytest
 
 from infold.agent.tools.files import (
     RUNS_LATER,
-    change_action,
     display_path,
     missing_path,
     path_action,
@@ -107,7 +106,7 @@ def test_gits_own_files_are_not_the_projects_to_change(root: Path, workspace: Wo
     (root / ".git").mkdir()
     (root / "link").symlink_to(".git")
 
-    assert change_action("write", path, workspace).outside
+    assert path_action("write", path, workspace, changes=True).outside
     assert not path_action("read", path, workspace).outside
 
 
@@ -117,16 +116,16 @@ def test_a_repository_under_another_name_is_gits_own(root: Path, workspace: Work
         (root / "store" / name).mkdir(parents=True)
     (root / ".git").symlink_to("store")
 
-    assert change_action("edit", "store/config", workspace).outside
-    assert change_action("edit", ".git/config", workspace).outside
-    assert change_action("write", "store/hooks/post-checkout", workspace).outside
-    assert change_action("write", "new/HEAD", workspace).outside
+    assert path_action("edit", "store/config", workspace, changes=True).outside
+    assert path_action("edit", ".git/config", workspace, changes=True).outside
+    assert path_action("write", "store/hooks/post-checkout", workspace, changes=True).outside
+    assert path_action("write", "new/HEAD", workspace, changes=True).outside
 
 
 @pytest.mark.parametrize("path", [".gitignore", "src/git/config", "x.git/a", "docs/HEAD.md", "a"])
 def test_other_names_are_the_projects(workspace: Workspace, path: str) -> None:
     """What only looks like git's own is changed unasked."""
-    assert change_action("write", path, workspace) == ActionRequest("write", path)
+    assert path_action("write", path, workspace, changes=True) == ActionRequest("write", path)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +140,7 @@ def test_files_that_run_later_are_asked_for(workspace: Workspace, path: str) -> 
     """B41: writing and editing what a hook, a shell, an editor or a build server runs is asked for, with the reason; reading is
     not."""
     for tool in ("write", "edit"):
-        action = change_action(tool, path, workspace)
+        action = path_action(tool, path, workspace, changes=True)
         assert (action.outside, action.why) == (True, RUNS_LATER)
     assert not path_action("read", path, workspace).outside
 
@@ -151,4 +150,4 @@ def test_files_that_run_later_are_asked_for(workspace: Workspace, path: str) -> 
 )
 def test_files_that_a_person_starts_are_the_agents_work(workspace: Workspace, path: str) -> None:
     """Files that run only when they are started may be changed without asking."""
-    assert not change_action("write", path, workspace).outside
+    assert not path_action("write", path, workspace, changes=True).outside

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from infold.agent.tools.edit import WRITE
 from infold.agent.tools.files import RUNS_LATER
 from infold.agent.tools.tool import ActionRequest, ToolFailed, ToolOutput
-from infold.agent.tools.write import WRITE
 
 from .conftest import ActionOf, RunTool
 
