@@ -19,8 +19,8 @@ from tempfile import TemporaryDirectory
 
 from msgspec import Struct
 
+from infold.agent.tools.files import read_beginning
 from infold.agent.tools.processes import find_program
-from infold.transcripts.source import is_database_in_use
 
 SETTINGS = (
     *("safe.bareRepository=explicit", "core.fsmonitor=false", "core.hooksPath=" + os.devnull, "core.quotePath=false"),
@@ -163,10 +163,7 @@ def git_command(
 def read_small_file(path: Path | None) -> bytes:
     """Return the beginning of a file; nothing if it does not exist, is not a regular file, or is a database in use."""
     try:
-        if path is None or not path.is_file() or is_database_in_use(path):
-            return b""
-        with path.open("rb") as file:
-            return file.read(MOST_BYTES)
+        return b"" if path is None else read_beginning(path, MOST_BYTES)
     except OSError:
         return b""
 

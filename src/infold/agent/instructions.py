@@ -6,15 +6,13 @@ never summarised. If they are too long, each file is cut at the same length, so 
 """
 
 import os
-import stat
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
-from infold.agent.tools.files import is_secret
+from infold.agent.tools.files import is_secret, read_beginning
 from infold.core.tokens import estimate_tokens
-from infold.transcripts.source import is_database_in_use
 
 NAMES = ("AGENTS.md", "CLAUDE.md")
 """The file names to look for in a folder; the first that exists counts."""
@@ -142,12 +140,7 @@ def _read_project(root: Path, files: Iterable[Path]) -> Iterator[_File]:
 def _read(file: Path, name: str) -> _File:
     """Read the beginning of a file; its text is empty if it does not exist."""
     try:
-        if not stat.S_ISREG(file.stat().st_mode):  # reading a pipe would wait for ever
-            return _File(name, problem="could not be read: it is no file")
-        if is_database_in_use(file):
-            return _File(name, problem="could not be read: it is a SQLite database in use")
-        with file.open("rb") as opened:
-            content = opened.read(MOST_BYTES)
+        content = read_beginning(file, MOST_BYTES)
     except FileNotFoundError:
         return _File(name)
     except OSError as error:

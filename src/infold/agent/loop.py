@@ -71,16 +71,8 @@ MOST_STEP_RECORDS = 24
 """How many of the newest steps are compared; the longest loop takes twelve steps to repeat three times."""
 
 
-class StepRecord(Struct, frozen=True):
-    """What one step did: the tools it called, their arguments in canonical form, and a digest of the results."""
-
-    tool: str
-    arguments: str
-    answer: str
-
-
-def step_records(messages: Iterable[Message]) -> tuple[StepRecord, ...]:
-    """Return the steps since the last user message, oldest first, without those that lack a result."""
+def step_records(messages: Iterable[Message]) -> tuple[str, ...]:
+    """Return a digest of each step since the last user message, oldest first, without steps that lack a result."""
     steps: list[tuple[ToolCallPart, ...]] = []
     results: dict[str, ToolResultPart] = {}
     for message in messages:
@@ -89,24 +81,23 @@ def step_records(messages: Iterable[Message]) -> tuple[StepRecord, ...]:
         if calls := calls_of(message):
             steps.append(calls)
         results.update((result.call_id, result) for result in results_of(message))
-    records: list[StepRecord] = []
-    for calls in steps:
-        if all(call.call_id in results for call in calls):
-            digest = sha256()
-            for result in (results[call.call_id] for call in calls):
-                digest.update(f"{len(result.output)} {result.status} {result.output}".encode("utf-8", "replace"))
-            tools, arguments = "\n".join(call.tool for call in calls), "\n".join(map(_canonical_arguments, calls))
-            records.append(StepRecord(tools, arguments, digest.hexdigest()[:32]))
-    return tuple(records)
+    answered = (calls for calls in steps if all(call.call_id in results for call in calls))
+    return tuple(_digest([(call, results[call.call_id]) for call in calls]) for calls in answered)
 
 
-def find_repeat_period(records: Sequence[StepRecord]) -> int:
+def find_repeat_period(records: Sequence[str]) -> int:
     """Return after how many steps the newest ones repeat, or 0 if they do not repeat often enough."""
     for period in range(1, LONGEST_PERIOD + 1):
         newest = records[-period * REPEATS :]
         if len(newest) == period * REPEATS and all(newest[at] == newest[at % period] for at in range(len(newest))):
             return period
     return 0
+
+
+def _digest(step: Iterable[tuple[ToolCallPart, ToolResultPart]]) -> str:
+    """Return what identifies a step: its tools, their arguments and results."""
+    facts = [(call.tool, _canonical_arguments(call), result.status, result.output) for call, result in step]
+    return sha256(repr(facts).encode("utf-8", "replace")).hexdigest()
 
 
 def _canonical_arguments(call: ToolCallPart) -> str:
@@ -334,7 +325,7 @@ class Loop:
         self._system = ""
         self._snapshot = ""
         self._steps = 0
-        self._records: tuple[StepRecord, ...] = ()
+        self._records: tuple[str, ...] = ()
         self._is_warned = False
         self._is_cut_off = False
 

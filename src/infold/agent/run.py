@@ -21,6 +21,7 @@ from infold.agent.loop import Loop, RunLimits
 from infold.agent.permissions import Consent, Rules, parse_rules, rules_from_settings
 from infold.agent.snapshots import Snapshots
 from infold.agent.toolbox import Toolbox, select_tools
+from infold.agent.tools.recall import make_recall_tool
 from infold.agent.tools.tool import ActionRequest, Workspace
 from infold.agent.trust import (
     default_snapshot_folder,
@@ -37,7 +38,6 @@ from infold.errors import ModelError
 from infold.formats.registry import format_named
 from infold.formats.requests import is_truncating_host
 from infold.ports import (
-    AsyncSummariser,
     Clock,
     FullStore,
     Model,
@@ -120,10 +120,9 @@ def open_run(
     known = lookup(model.ref.full_name).entry
     agent = find_agent(options.agent) if known.calls_tools else TALK
     stated = _session_settings(settings, model, agent, options, summarises=known.summarises)
-    summariser = _announce_summaries(stated.summariser, key, ui)
-    session = Session(
-        store, key.session_id, replace(stated, on_event=ui.emit, summariser=summariser), tenant=key.tenant
-    )
+    summariser = _announce_summaries(summariser_for(stated.summariser), key, ui)
+    stated = replace(stated, on_event=ui.emit, summariser=summariser)
+    session = Session(store, key.session_id, stated, tenant=key.tenant)
     permissions = settings.for_session(model=model.ref.full_name, agent=agent.name).permissions
     rules = (*default_rules(agent), *rules_from_settings(permissions))
     allowing = parse_rules(dict.fromkeys(options.allow, "allow"))
@@ -170,23 +169,20 @@ def _session_settings(
     )
 
 
-def _announce_summaries(
-    summariser: AsyncSummariser | str | None, key: SessionKey, ui: UserInterface
-) -> Summariser | None:
+def _announce_summaries(summariser: Summariser | None, key: SessionKey, ui: UserInterface) -> Summariser | None:
     """Wrap the summariser so that every attempt emits `SummaryStarted`."""
-    wrapped = summariser_for(summariser)
-    if wrapped is None:
+    if summariser is None:
         return None
 
     def summarise(request: SummaryRequest) -> SummariserOutput | Iterable[SummariserOutput]:
         ui.emit(SummaryStarted(key.session_id))
-        return wrapped(request)
+        return summariser(request)
 
     return summarise
 
 
 def _toolbox(session: Session, settings: Settings, options: RunOptions, ui: UserInterface, *, rules: Rules) -> Toolbox:
-    recall = partial(session.recall, budget_tokens=settings.recall.budget_tokens) if settings.recall.enabled else None
+    recall = make_recall_tool(partial(session.recall, budget_tokens=settings.recall.budget_tokens), session.files)
     root, environ = options.root.resolve(), options.environ
     workspace = Workspace(
         root,
@@ -197,7 +193,7 @@ def _toolbox(session: Session, settings: Settings, options: RunOptions, ui: User
         ignored=() if options.is_trusted else find_project_config(root),
     )
     return Toolbox(
-        select_tools(rules, recall, session.files),
+        select_tools(rules, *((recall,) if settings.recall.enabled else ())),
         workspace,
         rules=rules,
         consent=ui.consent,

@@ -19,14 +19,13 @@ from infold.agent.snapshots import Snapshots
 from infold.agent.tools.edit import EDIT, WRITE
 from infold.agent.tools.list import LIST
 from infold.agent.tools.read import READ
-from infold.agent.tools.recall import make_recall_tool, no_files
 from infold.agent.tools.search import SEARCH
 from infold.agent.tools.shell import SHELL
 from infold.agent.tools.skill import SKILL, add_skill_list
 from infold.agent.tools.todo import TODO
 from infold.agent.tools.tool import ActionRequest, CallProgress, Tool, ToolFailed, ToolOutput, Workspace, tool_spec
 from infold.core.logged_message import Rendering, repeats_stub
-from infold.core.messages import FilePart, ToolCallPart, ToolResultPart
+from infold.core.messages import ToolCallPart, ToolResultPart
 from infold.formats.codec import replace_surrogates
 from infold.formats.tools import RECALL_TOOL_NAME
 from infold.ports import Clock, ToolSpec
@@ -57,12 +56,9 @@ SNAPSHOT_NOTICE = (
 )
 
 
-def select_tools(
-    rules: Rules, recall: Callable[[str], str] | None = None, files: Callable[[str], tuple[FilePart, ...]] = no_files
-) -> dict[str, Tool]:
-    """Return an agent's tools by name: those that its rules do not deny outright, and recall if it is given."""
-    every = TOOLS if recall is None else (*TOOLS, make_recall_tool(recall, files))
-    return {tool.name: tool for tool in every if is_offered(tool.name, rules)}
+def select_tools(rules: Rules, *more: Tool) -> dict[str, Tool]:
+    """Return an agent's tools by name, without those that its rules deny outright; `more` are those of its session."""
+    return {tool.name: tool for tool in (*TOOLS, *more) if is_offered(tool.name, rules)}
 
 
 class Toolbox:

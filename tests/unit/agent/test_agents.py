@@ -6,10 +6,13 @@ import pytest
 from infold.agent.agents import AGENTS, BUILD, DEFAULT_AGENT, PLAN, TALK, TITLE, default_rules, find_agent
 from infold.agent.permissions import BUILD_RULES, DENY_ALL, NAMES, PLAN_RULES, is_offered, parse_rules
 from infold.agent.toolbox import TOOLS, select_tools
+from infold.agent.tools.recall import make_recall_tool
 from infold.agent.tools.tool import tool_spec
 from infold.core.summary_request import COMPACTION_AGENT
 from infold.core.tokens import estimate_tokens
 from infold.errors import UsageError
+
+RECALL = make_recall_tool(str, lambda _: ())
 
 
 @pytest.mark.parametrize("agent", [BUILD, PLAN, TALK], ids=lambda agent: agent.name)
@@ -46,10 +49,10 @@ def test_an_agent_has_what_it_may_use() -> None:
     every = {"shell", "read", "write", "edit", "search", "list", "todo", "skill", "recall"}
     partly = (*BUILD_RULES, *parse_rules({"shell": "deny", "shell:git *": "allow", "write:vendor/*": "deny"}))
 
-    assert set(select_tools(BUILD_RULES, str)) == every == set(select_tools(partly, str))
+    assert set(select_tools(BUILD_RULES, RECALL)) == every == set(select_tools(partly, RECALL))
     assert set(select_tools(BUILD_RULES)) == every - {"recall"}
-    assert set(select_tools(PLAN_RULES, str)) == every - {"write", "edit"}
-    assert select_tools(DENY_ALL, str) == {}
+    assert set(select_tools(PLAN_RULES, RECALL)) == every - {"write", "edit"}
+    assert select_tools(DENY_ALL, RECALL) == {}
 
 
 def test_rules_know_every_tool() -> None:
@@ -59,6 +62,6 @@ def test_rules_know_every_tool() -> None:
 
 def test_schemas_are_short() -> None:
     """All schemas together, which go with every request, are within 1,500 tokens."""
-    message = (msgspec.json.encode(tool_spec(tool)).decode() for tool in select_tools(BUILD_RULES, str).values())
+    message = (msgspec.json.encode(tool_spec(tool)).decode() for tool in select_tools(BUILD_RULES, RECALL).values())
 
     assert sum(map(estimate_tokens, message)) < 1_500

@@ -4,14 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infold.agent.loop import LONGEST_PERIOD, REPEATS, StepRecord, find_repeat_period, step_records
+from infold.agent.loop import LONGEST_PERIOD, REPEATS, find_repeat_period, step_records
 from infold.core.messages import AssistantMessage, Message, MessageId, ToolCallPart, ToolMessage, ToolResultPart
 from infold.testing.builders import calls, numbered, replies, result, user
-
-
-def records(letters: str) -> list[StepRecord]:
-    """Return a step for each letter."""
-    return [StepRecord(letter, "{}", "") for letter in letters]
 
 
 @pytest.mark.parametrize(
@@ -32,14 +27,14 @@ def records(letters: str) -> list[StepRecord]:
 )
 def test_repeated_steps_are_found(letters: str, period: int) -> None:
     """One to four steps that are taken three times at the end are a loop."""
-    assert find_repeat_period(records(letters)) == period
+    assert find_repeat_period(letters) == period
 
 
 @settings(deadline=None)
 @given(st.text("abc", max_size=20))
 def test_a_period_is_the_shortest_one(letters: str) -> None:
     """If a period is returned, the newest steps repeat with it and with no shorter one."""
-    period = find_repeat_period(records(letters))
+    period = find_repeat_period(letters)
     periods = [of for of in range(1, LONGEST_PERIOD + 1) if letters.endswith(letters[-of:] * REPEATS) and letters]
 
     assert period == (periods[0] if periods else 0)

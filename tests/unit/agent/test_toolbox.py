@@ -13,6 +13,7 @@ from infold.agent.events import AgentEvent, Notice, ToolCalled, ToolRefused
 from infold.agent.permissions import BUILD_RULES, PLAN_RULES, Consent, Rules, parse_rules
 from infold.agent.snapshots import Snapshots
 from infold.agent.toolbox import INTERRUPTED, SNAPSHOT_NOTICE, Toolbox, not_started, select_tools
+from infold.agent.tools.recall import make_recall_tool
 from infold.agent.tools.tool import ActionRequest, CallProgress, Tool, Workspace
 from infold.core.entries import Handle
 from infold.core.logged_message import Rendering, prune_part
@@ -50,7 +51,7 @@ def run_text(
 
 def recalling_toolbox(root: Path) -> Toolbox:
     """Return all tools, recall included."""
-    tools = select_tools(ALLOWING, lambda query: f"found {query}")
+    tools = select_tools(ALLOWING, make_recall_tool(lambda query: f"found {query}", lambda _: ()))
     return Toolbox(tools, Workspace(root), rules=ALLOWING, consent=never, clock=Ticking())
 
 

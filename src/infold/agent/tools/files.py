@@ -8,7 +8,7 @@ import os
 import stat
 from contextlib import suppress
 from difflib import get_close_matches
-from errno import EACCES
+from errno import EACCES, EBUSY, EINVAL
 from fnmatch import fnmatch
 from itertools import pairwise
 from mimetypes import guess_type
@@ -113,6 +113,19 @@ def read_text_file(path: Path, workspace: Workspace) -> bytes:
         kind = guess_type(path.name)[0] or "of no known kind"
         raise ToolFailed(f"{name} is a binary file ({kind}, {len(content):,} bytes), not text; look at it in the shell")
     return content
+
+
+def read_beginning(path: Path, most_bytes: int) -> bytes:
+    """Return the beginning of a file; raise `OSError` if it is not a regular file, or a database in use.
+
+    Reading a pipe would wait for ever; closing a database that this process uses would drop its locks.
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(EINVAL, "it is no file", str(path))
+    if is_database_in_use(path):
+        raise OSError(EBUSY, "it is a SQLite database in use", str(path))
+    with path.open("rb") as file:
+        return file.read(most_bytes)
 
 
 def encode_text(text: str) -> bytes:

@@ -15,12 +15,7 @@ class RecallArguments(Struct, frozen=True, forbid_unknown_fields=True):
     query: Annotated[str, Meta(description=RECALL_QUERY)]
 
 
-def no_files(_: str) -> tuple[FilePart, ...]:
-    """Return nothing: the session has no media to show."""
-    return ()
-
-
-def make_recall_tool(recall: Callable[[str], str], files: Callable[[str], tuple[FilePart, ...]] = no_files) -> Tool:
+def make_recall_tool(recall: Callable[[str], str], files: Callable[[str], tuple[FilePart, ...]]) -> Tool:
     """Return the recall tool of a session; `recall` takes a query and returns text, or raises `UsageError` for an empty one.
 
     `files` returns the media under a handle, which the model is then shown.

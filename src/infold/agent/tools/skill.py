@@ -6,6 +6,7 @@ No policy prunes a skill's output, because a model that loaded instructions has 
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import accumulate, islice
 from pathlib import Path
 from typing import Annotated
@@ -13,10 +14,9 @@ from typing import Annotated
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from infold.agent.tools.files import display_path, is_inside, is_secret
+from infold.agent.tools.files import display_path, is_inside, is_secret, read_beginning
 from infold.agent.tools.tool import ActionRequest, Tool, ToolFailed, ToolOutput, Workspace
 from infold.ports import ToolSpec
-from infold.transcripts.source import is_database_in_use
 
 LARGEST_BYTES = 256 * 1024
 """Bytes of a SKILL.md that are read."""
@@ -56,13 +56,12 @@ def find_skills(workspace: Workspace) -> tuple[Skill, ...]:
     """
     found: dict[str, Skill] = {}
     files = (file for folder in workspace.skills for file in _skill_files(folder))
-    for file in (file for file in files if not _is_unsafe_link(file, workspace) and not is_database_in_use(file)):
+    for file in (file for file in files if not _is_unsafe_link(file, workspace)):
         try:
-            with file.open("rb") as opened:
-                text = opened.read(LARGEST_BYTES).decode("utf-8-sig", "replace").replace("\r\n", "\n")
+            content = read_beginning(file, LARGEST_BYTES)
         except OSError:
             continue
-        skill = _parse_skill(file.parent, text)
+        skill = _parse_skill(file.parent, content.decode("utf-8-sig", "replace").replace("\r\n", "\n"))
         found.setdefault(skill.name, skill)
     return tuple(sorted(found.values(), key=lambda skill: skill.name))
 
@@ -81,11 +80,8 @@ def add_skill_list(spec: ToolSpec, workspace: Workspace) -> ToolSpec:
 
 
 def _skill_files(folder: Path) -> Iterator[Path]:
-    try:
-        places = sorted(folder.iterdir())
-    except OSError:
-        return
-    yield from (place / "SKILL.md" for place in places if (place / "SKILL.md").is_file())
+    with suppress(OSError):
+        yield from (place / "SKILL.md" for place in sorted(folder.iterdir()))
 
 
 def _is_unsafe_link(file: Path, workspace: Workspace) -> bool:

@@ -13,9 +13,14 @@ from infold.formats.tools import recall_tool as recall_item
 PLACE = Workspace(Path())
 
 
+def no_files(_: str) -> tuple[FilePart, ...]:
+    """Return nothing: the session has no media to show."""
+    return ()
+
+
 def test_recall_gives_what_was_hidden() -> None:
     """B6: a query is passed to the session, and its answer is returned unchanged."""
-    tool = make_recall_tool(lambda query: f"found {query}")
+    tool = make_recall_tool(lambda query: f"found {query}", no_files)
 
     assert tool.run(RecallArguments("42.1"), PLACE) == ToolOutput("found 42.1")
     assert tool.action(RecallArguments("42.1"), PLACE) == ActionRequest("recall", "42.1")
@@ -28,12 +33,12 @@ def test_a_wrong_query_is_explained() -> None:
         raise UsageError(f"no part {query}; search for words instead")
 
     with pytest.raises(ToolFailed, match=r"no part 9\.9; search"):
-        make_recall_tool(refuse).run(RecallArguments("9.9"), PLACE)
+        make_recall_tool(refuse, no_files).run(RecallArguments("9.9"), PLACE)
 
 
 def test_it_is_the_tool_other_faces_offer() -> None:
     """B6: name, words and schema are those that the gateway gives."""
-    spec = tool_spec(make_recall_tool(str))
+    spec = tool_spec(make_recall_tool(str, no_files))
 
     assert recall_item("anthropic-messages") == {
         "name": spec.name,
