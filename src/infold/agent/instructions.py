@@ -12,6 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from infold.agent.tools.files import is_secret, read_beginning
+from infold.agent.tools.tool import Workspace
 from infold.core.tokens import estimate_tokens
 
 NAMES = ("AGENTS.md", "CLAUDE.md")
@@ -52,28 +53,25 @@ class _File(Struct, frozen=True):
 
 
 def load_instructions(
-    root: Path,
-    touched_paths: Iterable[Path],
-    home: Path | None = None,
-    *,
-    most_tokens: int = 0,
-    is_trusted: bool = True,
+    workspace: Workspace, touched_paths: Iterable[Path] = (), *, most_tokens: int = 0
 ) -> ProjectInstructions:
-    """Return the instructions for work in a project in which these paths were touched.
+    """Return the instructions for work in a project in which these paths were touched, as they are on disk now.
 
     `most_tokens` limits all of them together, unless 0. A file that is cut or cannot be read has a note, so that the model knows
-    that something is missing. In a folder that is not trusted only the user's own count, and the others are `ignored`.
+    that something is missing. In a folder that is not trusted only the user's own count, and the others are `ignored`, as is
+    what the workspace ignores.
     """
-    project = Path(os.path.realpath(root))
+    project = Path(os.path.realpath(workspace.root))
     theirs = find_instruction_files(project, touched_paths)
-    own = [] if home is None else [_read(home / OWN, f"~/{OWN}")]
-    files = [one for one in (*own, *_read_project(project, theirs if is_trusted else ())) if one.text or one.problem]
+    own = [] if workspace.home is None else [_read(workspace.home / OWN, f"~/{OWN}")]
+    trusted, ignored = (theirs, ()) if workspace.is_trusted else ((), theirs)
+    files = [one for one in (*own, *_read_project(project, trusted)) if one.text or one.problem]
     most = _longest([one.text[:MOST_CHARACTERS] for one in files], most_tokens)
     return ProjectInstructions(
         "\n\n".join(_format(one, most) for one in files),
         tuple(one.name for one in files),
         tuple(f"{one.name} ({most:,} of {len(one.text):,} characters)" for one in files if len(one.text) > most),
-        () if is_trusted else tuple(os.path.relpath(file, project) for file in theirs),
+        tuple(dict.fromkeys((*workspace.ignored, *(os.path.relpath(file, project) for file in ignored)))),
     )
 
 

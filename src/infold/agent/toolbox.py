@@ -187,15 +187,7 @@ class Toolbox:
 
     def instructions(self, most_tokens: int = 0) -> ProjectInstructions:
         """Return the instructions of the project and the user as they are on disk now, within `most_tokens` unless 0."""
-        workspace = self.workspace
-        found = load_instructions(
-            workspace.root,
-            self._touched,
-            workspace.home,
-            most_tokens=most_tokens,
-            is_trusted=workspace.is_trusted,
-        )
-        return replace(found, ignored=tuple(dict.fromkeys((*workspace.ignored, *found.ignored))))
+        return load_instructions(self.workspace, self._touched, most_tokens=most_tokens)
 
     def snapshot(self) -> str:
         """Return the id of a snapshot of the working tree, or an empty string if none is taken."""

@@ -132,4 +132,4 @@ def test_links_to_an_open_store_are_not_read(tmp_path: Path) -> None:
 
         assert read_small_file(tmp_path / "exclude") == b""
         assert find_skills(Workspace(tmp_path, (tmp_path,))) == ()
-        assert "could not be read: it is a SQLite database in use" in load_instructions(tmp_path, (), None).text
+        assert "could not be read: it is a SQLite database in use" in load_instructions(Workspace(tmp_path)).text

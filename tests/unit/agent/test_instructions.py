@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from infold.agent.instructions import MOST_CHARACTERS, MOST_IN_ALL, ProjectInstructions, load_instructions
+from infold.agent.tools.tool import Workspace
 from infold.core.tokens import estimate_tokens
 
 
@@ -28,7 +29,7 @@ def root(tmp_path: Path) -> Path:
 
 def text_for(root: Path, touched: Iterable[Path], home: Path | None = None) -> str:
     """The instructions as a model is given them."""
-    return load_instructions(root, touched, home).text
+    return load_instructions(Workspace(root, home=home), touched).text
 
 
 def test_the_root_holds_always(root: Path) -> None:
@@ -125,7 +126,7 @@ def test_the_repositorys_rules_hold_in_its_folders(root: Path) -> None:
     """In a folder of a repository the instructions of all folders above count, up to its top, and nothing above that."""
     (root / ".git").mkdir()
     (root.parent / "AGENTS.md").write_text("Rule of somebody else.")
-    found = load_instructions(root / "web" / "ui", ())
+    found = load_instructions(Workspace(root / "web" / "ui"))
 
     assert found.text == (
         "Instructions from ../../AGENTS.md:\n\nRoot rule.\n\nInstructions from ../CLAUDE.md:\n\nWeb rule.\n\n"
@@ -144,7 +145,7 @@ def test_a_worktree_is_a_repository(root: Path) -> None:
     (root / ".git").mkdir()
     (root / "web" / ".git").write_text("gitdir: /elsewhere")
 
-    assert load_instructions(root / "web" / "ui", ()).files == ("../CLAUDE.md", "AGENTS.md")
+    assert load_instructions(Workspace(root / "web" / "ui")).files == ("../CLAUDE.md", "AGENTS.md")
 
 
 def test_a_strangers_repository_says_nothing(root: Path) -> None:
@@ -155,7 +156,7 @@ def test_a_strangers_repository_says_nothing(root: Path) -> None:
     except PermissionError:
         pytest.skip("needs the right to give files away")
 
-    assert load_instructions(root / "web", ()).files == ("CLAUDE.md",)
+    assert load_instructions(Workspace(root / "web")).files == ("CLAUDE.md",)
 
 
 # Within a window.
@@ -166,7 +167,7 @@ def test_instructions_keep_to_their_share(root: Path) -> None:
     out."""
     (root / "AGENTS.md").write_text("Keep to the word list. " * 1_000)
     (root / "api" / "AGENTS.md").write_text("Never log a password. " * 500)
-    found = load_instructions(root, [Path("api/a"), Path("web/a")], most_tokens=1_000)
+    found = load_instructions(Workspace(root), [Path("api/a"), Path("web/a")], most_tokens=1_000)
 
     assert estimate_tokens(found.text) < 1_150
     assert "Web rule." in found.text
@@ -179,6 +180,6 @@ def test_instructions_keep_to_their_share(root: Path) -> None:
 
 def test_what_fits_is_given_whole(root: Path) -> None:
     """A bound that is not reached changes nothing."""
-    assert load_instructions(root, (), most_tokens=100) == load_instructions(root, ())
-    assert load_instructions(root, ()).shortened == ()
-    assert load_instructions(root.parent, (), most_tokens=100) == ProjectInstructions()
+    assert load_instructions(Workspace(root), most_tokens=100) == load_instructions(Workspace(root))
+    assert load_instructions(Workspace(root)).shortened == ()
+    assert load_instructions(Workspace(root.parent), most_tokens=100) == ProjectInstructions()
