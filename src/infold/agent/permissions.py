@@ -83,9 +83,9 @@ def rules_from_settings(permissions: Permissions) -> Rules:
 
     Raise `UsageError` for an unknown tool.
     """
-    stated: tuple[tuple[Permission, tuple[str, ...]], ...] = (("allow", permissions.allow), ("ask", permissions.ask))
-    mild = [_parse_rule(name, permission) for permission, names in stated for name in names]
-    broad_first = sorted(mild, key=lambda rule: rule.pattern != EVERYTHING)
+    allowing = [_parse_rule(name, "allow") for name in permissions.allow]
+    asking = [_parse_rule(name, "ask") for name in permissions.ask]
+    broad_first = sorted((*allowing, *asking), key=lambda rule: rule.pattern != EVERYTHING)
     return (*broad_first, *(_parse_rule(name, "deny") for name in permissions.deny))
 
 
@@ -112,8 +112,7 @@ DENY_ALL = parse_rules({EVERYTHING: "deny", OUTSIDE: "deny", SECRETS: "deny"})
 
 def decide(action: ActionRequest, rules: Rules) -> Permission:
     """Return what the rules say about an action: `ask` if none matches."""
-    extra = (_permission(name, f"{action.tool} {action.what}", rules) for name in _extra_names(action))
-    return max((_tool_permission(action, rules), *extra), key=PERMISSIONS.index)
+    return max(_permissions_needed(action, rules).values(), key=PERMISSIONS.index)
 
 
 def is_offered(tool: str, rules: Rules) -> bool:
@@ -143,14 +142,8 @@ def granted_rules(action: ActionRequest) -> Rules:
 
 def missing_rules(action: ActionRequest, rules: Rules) -> tuple[str, ...]:
     """Return the rules that would allow exactly this action, as settings spell them; none if it is denied."""
-    if decide(action, rules) == "deny":
-        return ()
-    literal, extra = _escape(action.what), _extra_names(action)
-    lacking = [name for name in extra if _permission(name, f"{action.tool} {action.what}", rules) != "allow"]
-    return (
-        *((f"{action.tool}:{literal}",) if _tool_permission(action, rules) != "allow" else ()),
-        *(f"{name}:{action.tool} {literal}" for name in lacking),
-    )
+    needed = _permissions_needed(action, rules)
+    return () if "deny" in needed.values() else tuple(rule for rule, found in needed.items() if found != "allow")
 
 
 def format_rules(rules: Rules) -> str:
@@ -176,10 +169,15 @@ def _escape(text: str) -> str:
 # What rules decide.
 
 
-def _tool_permission(action: ActionRequest, rules: Rules) -> Permission:
-    if action.tool == "shell":
-        return _command_permission(action.what, rules)
-    return _permission(action.tool, action.what, rules)
+def _permissions_needed(action: ActionRequest, rules: Rules) -> dict[str, Permission]:
+    """Return the permission for the tool itself, and for `outside` and `secrets` if they apply.
+
+    The keys are the rules that would allow exactly this action, as settings spell them.
+    """
+    tool, what, literal = action.tool, action.what, _escape(action.what)
+    own = _command_permission(what, rules) if tool == "shell" else _permission(tool, what, rules)
+    extra = {f"{name}:{tool} {literal}": _permission(name, f"{tool} {what}", rules) for name in _extra_names(action)}
+    return {f"{tool}:{literal}": own, **extra}
 
 
 def _permission(name: str, what: str, rules: Iterable[PermissionRule]) -> Permission:

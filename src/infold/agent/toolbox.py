@@ -147,9 +147,9 @@ class Toolbox:
         """Return a call in one line: a command, a path, or its arguments as they are."""
         try:
             tool, arguments = self._parse(call)
-            if tool.summary:
-                return tool.summary(arguments, self.workspace)[:LONGEST_SUMMARY]
-            return tool.action(arguments, self.workspace).what[:LONGEST_SUMMARY]
+            place = self.workspace
+            what = tool.summary(arguments, place) if tool.summary else tool.action(arguments, place).what
+            return what[:LONGEST_SUMMARY]
         except (ToolFailed, OSError):
             return call.arguments[:LONGEST_SUMMARY]
 
