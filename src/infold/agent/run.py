@@ -22,14 +22,8 @@ from infold.agent.permissions import Consent, Rules, parse_rules, rules_from_set
 from infold.agent.snapshots import Snapshots
 from infold.agent.toolbox import Toolbox, select_tools
 from infold.agent.tools.recall import make_recall_tool
-from infold.agent.tools.tool import ActionRequest, Workspace
-from infold.agent.trust import (
-    default_snapshot_folder,
-    find_project_config,
-    home_folder,
-    project_skill_folders,
-    user_skill_folder,
-)
+from infold.agent.tools.tool import ActionRequest
+from infold.agent.trust import default_snapshot_folder, make_workspace
 from infold.catalogue import lookup
 from infold.core.events import Event
 from infold.core.messages import AssistantMessage, MessageId, TextPart, UserMessage
@@ -184,17 +178,9 @@ def _announce_summaries(summariser: Summariser | None, key: SessionKey, ui: User
 def _toolbox(session: Session, settings: Settings, options: RunOptions, ui: UserInterface, *, rules: Rules) -> Toolbox:
     recall = make_recall_tool(partial(session.recall, budget_tokens=settings.recall.budget_tokens), session.files)
     root, environ = options.root.resolve(), options.environ
-    workspace = Workspace(
-        root,
-        (*(project_skill_folders(root) if options.is_trusted else ()), user_skill_folder(environ)),
-        home_folder(environ),
-        passed=settings.agent.environment,
-        is_trusted=options.is_trusted,
-        ignored=() if options.is_trusted else find_project_config(root),
-    )
     return Toolbox(
         select_tools(rules, *((recall,) if settings.recall.enabled else ())),
-        workspace,
+        make_workspace(root, environ, is_trusted=options.is_trusted, passed=settings.agent.environment),
         rules=rules,
         consent=ui.consent,
         clock=options.clock,

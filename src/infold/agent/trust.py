@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from infold.agent.instructions import find_instruction_files, owner_of, repository_top
 from infold.agent.tools.files import replace_file
+from infold.agent.tools.tool import Workspace
 from infold.settings.load import project_file
 
 
@@ -27,22 +28,20 @@ def default_snapshot_folder(environ: Mapping[str, str]) -> Path:
     return data_folder(environ) / "snapshots"
 
 
-def home_folder(environ: Mapping[str, str]) -> Path:
-    return Path(environ["HOME"]) if environ.get("HOME") else Path.home()
-
-
-def project_skill_folders(root: Path) -> tuple[Path, ...]:
-    return (root / ".infold" / "skills", root / ".agents" / "skills")
-
-
-def user_skill_folder(environ: Mapping[str, str]) -> Path:
-    return home_folder(environ) / ".config" / "infold" / "skills"
-
-
 def data_folder(environ: Mapping[str, str]) -> Path:
     """Return infold's folder below `XDG_DATA_HOME`, which counts only if it is absolute, or its default."""
     named = Path(environ.get("XDG_DATA_HOME", ""))
-    return (named if named.is_absolute() else home_folder(environ) / ".local" / "share") / "infold"
+    return (named if named.is_absolute() else _home(environ) / ".local" / "share") / "infold"
+
+
+def make_workspace(
+    root: Path, environ: Mapping[str, str], *, is_trusted: bool, passed: tuple[str, ...] | None
+) -> Workspace:
+    """Return the workspace of a project, with the user's own skills, and the project's if it is trusted."""
+    home = _home(environ)
+    skills = (*(_project_skills(root) if is_trusted else ()), home / ".config" / "infold" / "skills")
+    ignored = () if is_trusted else find_project_config(root)
+    return Workspace(root, skills, home, is_trusted=is_trusted, passed=passed, ignored=ignored)
 
 
 FILE = "trust.json"
@@ -69,7 +68,7 @@ def find_project_config(root: Path) -> tuple[str, ...]:
     found = [
         *(() if settings is None else (settings,)),
         *find_instruction_files(project),
-        *(folder for folder in project_skill_folders(project) if folder.is_dir()),
+        *(folder for folder in _project_skills(project) if folder.is_dir()),
     ]
     return tuple(os.path.relpath(path, project) for path in found)
 
@@ -80,7 +79,7 @@ def lookup_trust(folder: Path, environ: Mapping[str, str]) -> bool | None:
     An answer for the home folder, or one above that, holds for that folder alone.
     """
     answers = {answer.folder: answer for answer in _answers(environ)}
-    home = Path(os.path.realpath(home_folder(environ)))
+    home = Path(os.path.realpath(_home(environ)))
     for place in (folder, *folder.parents):
         answer = answers.get(str(place))
         is_wide = place in (home, *home.parents) and place != folder
@@ -104,3 +103,11 @@ def _answers(environ: Mapping[str, str]) -> list[TrustAnswer]:
         return msgspec.json.decode((data_folder(environ) / FILE).read_bytes(), type=list[TrustAnswer])
     except (OSError, msgspec.DecodeError):
         return []
+
+
+def _home(environ: Mapping[str, str]) -> Path:
+    return Path(environ["HOME"]) if environ.get("HOME") else Path.home()
+
+
+def _project_skills(root: Path) -> tuple[Path, ...]:
+    return (root / ".infold" / "skills", root / ".agents" / "skills")
