@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from infold.agent.agents import TALK
 from infold.agent.events import (
     AgentEvent,
     Notice,
@@ -61,7 +60,7 @@ def test_a_task_is_carried_out(tmp_path: Path) -> None:
 
 
 def test_the_log_has_it_all(tmp_path: Path) -> None:
-    """S6.1, S3.1: agent, model and folder, and where each step began and ended, are in the log."""
+    """S3.1, S3.6, S6.1: agent, model, folder and prompt, and where each step began and ended, are in the log."""
     store = MemoryStore()
     loop_in(tmp_path, model_saying(WRITES, "Done."), store=store).run("Write a.txt.")
     asked, calling, first, second, answer = messages_in(store)
@@ -72,6 +71,7 @@ def test_the_log_has_it_all(tmp_path: Path) -> None:
     assert (asked.agent, asked.model) == ("build", calling.model)
     assert calling.path is not None
     assert calling.path.root == str(tmp_path)
+    assert calling.parent_id == asked.id
     assert [marks_of(one) for one in (calling, first, second, answer)] == [
         ["start"],
         [],
@@ -171,12 +171,14 @@ def test_a_prompt_may_have_a_system_text_of_its_own(tmp_path: Path) -> None:
     assert [system_of(model, at).endswith("\n\nSpeak like a pilot.") for at in range(3)] == [True, True, False]
 
 
-def test_an_agent_without_tools_is_offered_none(tmp_path: Path) -> None:
-    """S3.2: an agent that may not call tools is offered none."""
-    model = model_saying("Hello.")
-    loop_in(tmp_path, model, agent=TALK).run("Hello?")
+def test_a_prompts_system_text_is_restored(tmp_path: Path) -> None:
+    """S3.3: after a restart it is that of the last user message."""
+    store, model = MemoryStore(), model_saying(WRITES, "Done.")
+    one_step = RunLimits(steps=1, pause_seconds=0)
+    loop_in(tmp_path, model, store=store, limits=one_step).run("Write.", system="Speak like a pilot.")
+    loop_in(tmp_path, model, store=store).go_on()
 
-    assert "tools" not in model.requests[0].body
+    assert system_of(model, 1).endswith("\n\nSpeak like a pilot.")
 
 
 def test_a_long_result_is_shown_shortened(tmp_path: Path) -> None:
@@ -203,23 +205,14 @@ def test_it_stops_after_so_many_steps(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["f0", "f1", "f2"]
 
 
-def test_a_loop_is_warned_of_once_then_ended(tmp_path: Path) -> None:
-    """S5.5: the same call with the same answer three times over brings a warning; more of it ends the work."""
-    model, store = model_saying(Say("", (call("list"),))), MemoryStore()
-    ended = loop_in(tmp_path, model, store=store).run("What is here?")
-    said = [message for message in messages_in(store) if isinstance(message, UserMessage)]
-
-    assert (ended.ending, ended.steps) == ("circling", 4)
-    assert said[1].parts == (TextPart(LOOP_WARNING, synthetic=True),)
-    assert len(said) == 2
-
-
 def test_a_warned_model_may_do_better(tmp_path: Path) -> None:
-    """Who does something else after the warning goes on."""
-    same = Say("", (call("list"),))
-    ended = loop_in(tmp_path, model_saying(*[same] * 3, WRITES, "Done.")).run("What is here?")
+    """Who does something else after the warning, which is a synthetic message, goes on."""
+    same, store = Say("", (call("list"),)), MemoryStore()
+    ended = loop_in(tmp_path, model_saying(*[same] * 3, WRITES, "Done."), store=store).run("What is here?")
+    warnings = [message.parts for message in messages_in(store) if isinstance(message, UserMessage)][1:]
 
     assert (ended.ending, ended.steps) == ("done", 5)
+    assert warnings == [(TextPart(LOOP_WARNING, synthetic=True),)]
 
 
 def test_a_withheld_reply_ends_it(tmp_path: Path) -> None:
@@ -275,7 +268,11 @@ def test_what_a_broken_off_reply_said_is_kept(tmp_path: Path, stop: type[BaseExc
     broken = messages_in(store)[-1]
 
     assert isinstance(broken, AssistantMessage)
-    assert (text_of(broken), broken.finish) == ("The first boat is red an", "abort")
+    assert (text_of(broken), broken.finish, marks_of(broken)) == (
+        "The first boat is red an",
+        "abort",
+        ["start", "abort"],
+    )
     assert loop.run("Go on.").text == "Two."
     assert problems(OPENAI_CHAT, model.requests[-1].body["messages"]) == ()
 

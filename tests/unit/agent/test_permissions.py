@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from infold.agent.permissions import (
     BUILD_RULES,
     DENY_ALL,
-    NAMES,
     PLAN_RULES,
+    TOOLS,
     Permission,
     PermissionRule,
     decide,
@@ -45,12 +45,12 @@ def test_commands_are_asked_for() -> None:
     assert decide(runs("cd src && rm x"), BUILD_RULES) == "ask"
 
 
-@pytest.mark.parametrize("tool", [*NAMES[3:], "made-up"])
-def test_the_compaction_agent_may_do_nothing(tool: str) -> None:
+def test_the_compaction_agent_may_do_nothing() -> None:
     """S3.2: under its rules every action is denied, inside and outside."""
-    assert decide(ActionRequest(tool, "x"), DENY_ALL) == "deny"
-    assert decide(ActionRequest(tool, "/x", outside=True), DENY_ALL) == "deny"
-    assert not is_offered(tool, DENY_ALL)
+    for tool in (*TOOLS, "made-up"):
+        assert decide(ActionRequest(tool, "x"), DENY_ALL) == "deny"
+        assert decide(ActionRequest(tool, "/x", outside=True), DENY_ALL) == "deny"
+        assert not is_offered(tool, DENY_ALL)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from infold.agent.events import RunEnded, SessionTitled, SummaryStarted
+from infold.agent.events import SessionTitled, SummaryStarted
 from infold.agent.run import AgentRun, RunEvent, RunOptions, UserInterface, open_run
 from infold.agent.trust import default_snapshot_folder
 from infold.core.events import Compacted, SummaryProgressed, SummaryRejected
@@ -64,16 +64,6 @@ def offered(model: ScriptedModel) -> set[str]:
     return {tool["function"]["name"] for tool in model.requests[0].body.get("tools", ())}
 
 
-def test_a_task_is_carried_out(tmp_path: Path) -> None:
-    """S5.5: a prompt is worked on in the project, and events report it."""
-    events: list[RunEvent] = []
-    model = model_saying(Say("", (call("write", path="a", content="a"),)), "Done.")
-    ended = open_in(tmp_path, model, events).run("Write a.")
-
-    assert ended == RunEnded("done", "s", 2, "Done.") == events[-1]
-    assert (tmp_path / "project" / "a").read_text() == "a"
-
-
 def test_a_new_session_is_named_and_a_known_one_is_not(tmp_path: Path) -> None:
     """S6.2: the first prompt gives the title; a second one, or another process, changes nothing."""
     store, events = MemoryStore(), list[RunEvent]()
@@ -111,15 +101,6 @@ def test_the_models_title_is_the_first_prompts_too(tmp_path: Path) -> None:
 
     assert sorted(titles.values()) == ["And the ships", "Boats", "Boats"]
     assert len(model.requests) == 3
-
-
-def test_the_model_may_name_it(tmp_path: Path) -> None:
-    """S6.2: where settings let it, the model is asked for the title after its first reply."""
-    events: list[RunEvent] = []
-    model = model_saying("Hello.", "Boats")
-    open_in(tmp_path, model, events, variables={"INFOLD_AGENT_SNAPSHOTS": "false"}).run("Count the boats")
-
-    assert [one.text for one in events if isinstance(one, SessionTitled)] == ["Boats"]
 
 
 def test_each_summary_has_a_start(tmp_path: Path) -> None:
@@ -268,26 +249,18 @@ def test_its_own_model_writes_the_summaries(tmp_path: Path) -> None:
     assert {one.summariser for one in compactions} == {"scripted"}
 
 
-def test_a_policy_may_be_chosen(tmp_path: Path) -> None:
-    """S1.0: a preset named for this work wins over settings."""
-    run = open_in(tmp_path, model_saying("Hm."), policy="turn-window")
-
-    assert run.session.policy.name == "turn-window"
-
-
-@pytest.mark.parametrize("policy", ["opencode-1.1.23", "opencode-1.1.57", "proactive", "infold"])
 @pytest.mark.parametrize(
-    ("variables", "toml"),
+    ("policy", "variables", "toml"),
     [
-        ({"INFOLD_DISABLE_AUTOCOMPACT": "1"}, ""),
-        ({"INFOLD_COMPACTION_AUTO": "false"}, ""),
-        ({}, "compaction.auto = false"),
-        ({}, "[agents.build]\ncompaction.auto = false"),
-        ({}, "[models.'scripted*']\ncompaction.auto = false"),
+        ("opencode-1.1.23", {"INFOLD_DISABLE_AUTOCOMPACT": "1"}, ""),
+        ("opencode-1.1.57", {"INFOLD_COMPACTION_AUTO": "false"}, ""),
+        ("proactive", {}, "compaction.auto = false"),
+        ("infold", {}, "[agents.build]\ncompaction.auto = false"),
+        ("turn-window", {}, "[models.'scripted*']\ncompaction.auto = false"),
     ],
 )
 def test_a_chosen_policy_keeps_what_is_off(tmp_path: Path, policy: str, variables: dict[str, str], toml: str) -> None:
-    """S8.1, S8.2, B19: a preset named for this work does not bring back what variables, files and their tables turn off."""
+    """S1.0, S8.1, S8.2, B19: a preset named for this work does not bring back what variables, files and their tables turn off."""
     (tmp_path / "project").mkdir()
     (tmp_path / "project" / "infold.toml").write_text(toml)
     events: list[RunEvent] = []

@@ -323,6 +323,14 @@ def test_a_lock_left_behind_is_no_obstacle(root: Path, snapshots: Snapshots, tmp
     assert names(changed(snapshots, lambda: write(root, b="x"))) == ["b"]
 
 
+def test_only_its_owner_reads_the_repository(root: Path, snapshots: Snapshots, tmp_path: Path) -> None:
+    """Other users have no access to it."""
+    snapshots.take()
+    (repository,) = (path for path in (tmp_path / "place").iterdir() if path.is_dir())
+
+    assert repository.stat().st_mode & 0o077 == 0
+
+
 def test_without_git_there_is_a_note(root: Path, tmp_path: Path) -> None:
     """A machine without git has no snapshots, and the agent goes on."""
     snapshots = Snapshots(root, tmp_path / "place", environ={"PATH": str(root)})

@@ -55,15 +55,6 @@ def test_a_session_gets_a_title(answer: ScriptedAnswer, title: str) -> None:
     assert title_of(store, KEY) == title
 
 
-def test_code_may_make_the_title_alone() -> None:
-    """Without a model for titles none is called."""
-    store, model = MemoryStore(), model_saying("Counting boats")
-    give_title(session_in(store, model), PROMPT, None, lambda _: None)
-
-    assert title_of(store, KEY) == PROMPT
-    assert model.requests == ()
-
-
 def test_a_slow_model_is_not_waited_for() -> None:
     """S6.2: code makes the title if the model takes too long."""
     gate, store = Gate(), MemoryStore()

@@ -255,16 +255,6 @@ def test_the_user_is_asked_where_the_rules_say_so(tmp_path: Path) -> None:
     assert user.asked == ["echo hi"] * 3
 
 
-def test_always_covers_one_command(tmp_path: Path) -> None:
-    """Permission for one command does not cover another."""
-    user = User("always", "no")
-    toolbox = toolbox_in(tmp_path, rules=BUILD_RULES, consent=user)
-    run(toolbox, "shell", command="echo hi")
-
-    assert run(toolbox, "shell", command="echo hi; rm -rf x").status == "error"
-    assert user.asked == ["echo hi", "echo hi; rm -rf x"]
-
-
 def test_what_is_denied_is_not_asked(tmp_path: Path) -> None:
     """The user is not asked about what the rules deny, and nothing is done."""
     user = User()
@@ -272,15 +262,6 @@ def test_what_is_denied_is_not_asked(tmp_path: Path) -> None:
 
     assert run(toolbox, "write", path="a", content="a").status == "error"
     assert list(tmp_path.iterdir()) == []
-
-
-def test_tools_are_offered_by_the_rules(tmp_path: Path) -> None:
-    """A model is offered the tools that it may use at all."""
-    offered = {spec.name for spec in toolbox_in(tmp_path).specs}
-    planning = {spec.name for spec in toolbox_in(tmp_path, rules=PLAN_RULES).specs}
-
-    assert {"shell", "read", "write", "edit", "search", "list", "todo", "skill"} == offered
-    assert offered - planning == {"write", "edit"}
 
 
 @pytest.mark.parametrize(

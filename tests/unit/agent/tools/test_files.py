@@ -51,11 +51,12 @@ def test_folders_are_made(root: Path) -> None:
 
 
 def test_a_failure_leaves_nothing_behind(root: Path) -> None:
-    """Where a file cannot be put in place, what was there stays and no half is left."""
+    """Where a file cannot be put in place, what was there stays, no half is left, and the error names the file that was meant."""
     (root / "folder" / "kept").mkdir(parents=True)
-    with pytest.raises(OSError, match="folder"):
+    with pytest.raises(OSError, match="folder") as failed:
         replace_file(root / "folder", b"x")
 
+    assert (failed.value.filename, failed.value.filename2) == (str(root / "folder"), None)
     assert [path.name for path in root.iterdir()] == ["folder"]
 
 
@@ -69,16 +70,6 @@ def test_a_read_only_file_stays_as_it_is(root: Path) -> None:
 
     assert kept.read_text() == "old"
     assert [path.name for path in root.iterdir()] == ["kept"]
-
-
-def test_a_failure_names_the_file_that_was_meant(root: Path) -> None:
-    """An error names the file, not the temporary one."""
-    (root / "folder").mkdir()
-    with pytest.raises(OSError, match="folder") as failed:
-        replace_file(root / "folder", b"x")
-
-    assert failed.value.filename == str(root / "folder")
-    assert failed.value.filename2 is None
 
 
 def test_bytes_that_are_no_text_come_back(root: Path) -> None:

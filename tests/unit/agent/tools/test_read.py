@@ -63,14 +63,6 @@ def test_an_empty_file_is_named(root: Path, run_tool: RunTool) -> None:
     assert run_tool(READ, path="empty") == ToolOutput("[empty is empty]")
 
 
-def test_what_is_no_file_is_refused(root: Path, run_tool: RunTool) -> None:
-    """A folder and a missing file are refused in words."""
-    with pytest.raises(ToolFailed, match="use list"):
-        run_tool(READ, path="")
-    with pytest.raises(ToolFailed, match=r"there is no none\.py"):
-        run_tool(READ, path="none.py")
-
-
 def test_lines_are_counted_as_editors_do() -> None:
     """Text without a line break at its end is a line; empty text has no lines."""
     assert [split_lines(text) for text in ("", "\n", "a", "a\n", "a\nb")] == [[], [""], ["a"], ["a"], ["a", "b"]]
