@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from infold.agent.agents import TALK
 from infold.agent.events import (
     AgentEvent,
     Notice,
@@ -179,6 +180,14 @@ def test_a_prompts_system_text_is_restored(tmp_path: Path) -> None:
     loop_in(tmp_path, model, store=store).go_on()
 
     assert system_of(model, 1).endswith("\n\nSpeak like a pilot.")
+
+
+def test_an_agent_without_tools_is_offered_none(tmp_path: Path) -> None:
+    """S3.2: an agent that may not call tools is offered none, whatever its toolbox has."""
+    model = model_saying("Hello.")
+    loop_in(tmp_path, model, agent=TALK).run("Hello?")
+
+    assert "tools" not in model.requests[0].body
 
 
 def test_a_long_result_is_shown_shortened(tmp_path: Path) -> None:
