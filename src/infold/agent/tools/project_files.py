@@ -88,17 +88,11 @@ def _skip_folders(at: set[int], steps: Sequence[re.Pattern[str] | None]) -> set[
 
 # What git ignores.
 
-MOST_ASKED = 500
-"""Names that git is asked about at once, because the length of a command line is limited."""
-
 MOST_WALKED = 100_000
 """Files that are listed without a repository."""
 
 BROKEN = 128
 """The exit status of git for what it cannot read, such as an index that is stored in parts."""
-
-_NOT_IGNORED = re.compile(r"::\t|[^\t]*:\d+:!")
-"""How git begins a line about a path that is not ignored: no rule matches it, or the last one includes it again."""
 
 
 def is_ignored(folder: Path) -> bool:
@@ -110,13 +104,9 @@ def ignored_names(names: Sequence[str], folder: Path) -> frozenset[str]:
     """Return those of a folder's names that git ignores; none if it ignores the folder itself."""
     if not names or is_ignored(folder):
         return frozenset()
-    found: set[str] = set()
-    for at in range(0, len(names), MOST_ASKED):
-        asked = names[at : at + MOST_ASKED]
-        output = _git(folder, "check-ignore", "--verbose", "--non-matching", "--", *(f"./{name}" for name in asked))
-        lines = (output or "").splitlines()
-        found.update(name for name, line in zip(asked, lines, strict=False) if not _NOT_IGNORED.match(line))
-    return frozenset(found)
+    given = os.fsencode("\0".join(f"./{name}" for name in names))
+    found = os.fsdecode(_git(folder, "check-ignore", "-z", "--stdin", given=given) or b"")
+    return frozenset(path.removeprefix("./") for path in found.split("\0") if path)
 
 
 def list_files(folder: Path) -> Iterator[str]:
@@ -126,11 +116,11 @@ def list_files(folder: Path) -> Iterator[str]:
     if output is None:
         yield from islice(_walk(folder), MOST_WALKED)
     else:
-        yield from sorted({path for path in output.split("\0") if path})
+        yield from sorted({path for path in output.decode("utf-8", "replace").split("\0") if path})
 
 
-def _git(folder: Path, *words: str) -> str | None:
-    """Return what git prints about a folder; `None` if it fails or without a repository.
+def _git(folder: Path, *words: str, given: bytes = b"") -> bytes | None:
+    """Return what git prints about a folder, with `given` on its standard input; `None` if it fails or without a repository.
 
     If git cannot read the project's index, it runs without: then files that are tracked and ignored count as ignored.
     """
@@ -139,7 +129,7 @@ def _git(folder: Path, *words: str) -> str | None:
             if git is None:
                 return None
             try:
-                return git.run(*words).decode("utf-8", "replace")
+                return git.run(*words, given=given)
             except GitFailed as error:
                 if error.status != BROKEN:
                     return None
