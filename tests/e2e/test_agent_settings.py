@@ -17,16 +17,16 @@ FULL = Say("Page one is read.", usage=Usage(input=95_000, output=100))
 
 
 @pytest.mark.parametrize(
-    ("variables", "toml", "compactions"),
+    ("policy", "variables", "toml", "compactions"),
     [
-        ({}, "", 1),
-        ({"INFOLD_DISABLE_AUTOCOMPACT": "1"}, "", 0),
-        ({"OPENCODE_DISABLE_AUTOCOMPACT": "1"}, "", 0),
-        ({}, "[compaction]\nauto = false\n", 0),
+        ("opencode-1.1.23", {}, "", 1),
+        ("proactive", {}, "", 1),
+        ("opencode-1.1.23", {"INFOLD_DISABLE_AUTOCOMPACT": "1"}, "", 0),
+        ("proactive", {"OPENCODE_DISABLE_AUTOCOMPACT": "1"}, "", 0),
+        ("opencode-1.1.23", {}, "[compaction]\nauto = false\n", 0),
     ],
-    ids=["on", "switch", "opencode-switch", "file"],
+    ids=["opencode", "proactive", "switch", "opencode-switch", "file"],
 )
-@pytest.mark.parametrize("policy", ["opencode-1.1.23", "proactive"])
 def test_a_named_preset_compacts_only_where_nothing_is_off(
     tmp_path: Path, policy: str, variables: dict[str, str], toml: str, compactions: int
 ) -> None:

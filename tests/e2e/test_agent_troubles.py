@@ -124,14 +124,6 @@ def test_a_window_that_holds_nothing(place: Place) -> None:
         works(place, server.url, "All is well.", "--session", "last")
 
 
-def test_instructions_that_fill_the_window_are_named(place: Place) -> None:
-    """B9: what infold adds unseen is named where it may be the reason."""
-    (place.root / "AGENTS.md").write_text("Keep to the word list. " * 100)
-    with ScriptedServer() as server:
-        ran = asked(place, server.url, "Hello?", "--window", "500", "--trust")
-        check_line(ran, "the instructions in AGENTS.md: shorten those first")
-
-
 def test_nothing_to_do(place: Place) -> None:
     """A run without a task says how to give one."""
     check_line(infold(place, "run"), "no task given; give it in quotes, or pipe it in", status=A_WRONG_COMMAND_LINE)
