@@ -1,10 +1,9 @@
 """`infold demo`: play one coding session through small windows, without a model, a key or a network.
 
-The session is scripted, and its summaries are recorded (`infold.testing`). It is kept by an `infold.Session` in a SQLite file,
-request by request, as an agent would: `prepare_new` before each request and `record` after it.
+The session is scripted (`demo_session`). It is kept by an `infold.Session` in a SQLite file, request by request, as an agent
+would, and folded by code alone.
 """
 
-import json
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,39 +15,28 @@ from typing import Any
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from infold.cli.demo_session import AGENTS_TEXT, RULES, SYSTEM_TEXT, RecordedSummariser, coding_session
+from infold.cli.demo_session import AGENTS_TEXT, RULES, SYSTEM_TEXT, coding_session
 from infold.cli.options import parse_tokens
 from infold.cli.render import checkpoint_panel, legend, open_console, window_bar
 from infold.core.budget import Budget, Window, budget_for
-from infold.core.events import Clipped, Compacted, Event, Pruned, SummaryRejected
-from infold.core.messages import (
-    AssistantMessage,
-    Message,
-    Part,
-    ReasoningPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-    UserMessage,
-    text_of,
-)
+from infold.core.events import Clipped, Compacted, Event, Pruned
+from infold.core.messages import AssistantMessage, Usage, UserMessage, text_of
 from infold.core.policy import Policy, preset
 from infold.core.tokens import measure
 from infold.core.view import view
 from infold.errors import UnknownPreset, WindowExceeded
-from infold.reports.text import FAULTS, dollars, event_line, one_line, short_number
+from infold.reports.text import event_line, one_line, short_number
 from infold.session.counting import counting_for
 from infold.session.report import tokens_by_category
 from infold.session.session import Session
 from infold.session.settings import SessionSettings
 from infold.testing.builders import numbered, replies, user
 from infold.wiring import open_store
-
-FORMAT = "anthropic-messages"
 
 SMALLEST_WINDOW, LARGEST_WINDOW = 8_000, 2_000_000
 """Below 8k the system prompt and the user's rules alone fill the window."""
@@ -68,7 +56,7 @@ INDENT = len("request 000 ")
 CATEGORIES = ("system", "summary", "user", "assistant", "reasoning", "calls", "results")
 
 QUERY = "make lint unused"
-RECALL_TOKENS, RECALL_LINES, LONGEST_LINE = 300, 3, 78
+RECALL_TOKENS, RECALL_LINES, LONGEST_LINE = 300, 2, 78
 
 INTRODUCTION = """\
 A coding agent's session outgrows its model's window many times over. infold prepares every
@@ -177,8 +165,7 @@ class Demo:
         settings = SessionSettings(
             window=window,
             policy=policy,
-            summariser=RecordedSummariser(),
-            format=FORMAT,
+            format="openai-chat",
             recall=True,
             environ={},
             now_ms=lambda: started_ms + STEP_MS * self._number,
@@ -190,17 +177,16 @@ class Demo:
 
     def play(self) -> Iterator[DemoRequest]:
         """Yield every request in turn; each is answered by the script, with the usage a provider would report."""
-        new: list[Message] = []
         before: Sequence[object] = []
         tokens_without = self._system_tokens
         for message in self.history:
             tokens_without += sum(self._count(message).values())
             if not isinstance(message, AssistantMessage):
-                new.append(message)
+                self.session.add((message,))
                 continue
             self._number += 1
             try:
-                ready = self.session.prepare_new([_item(one) for one in new], system=self.system)
+                ready = self.session.prepare_new((), system=self.system)
             except WindowExceeded as error:
                 self.problems.append(f"request {self._number}: {error}")
                 return
@@ -212,39 +198,14 @@ class Demo:
             if request.tokens > self.budget.limit_tokens:
                 self.problems.append(f"request {self._number}: {request.tokens:,} tokens are over the limit")
             yield request
-            self.session.record(_reply(message, input_tokens=request.tokens, output_tokens=output_tokens))
-            before, new = ready.messages, []
+            self.session.add((replace(message, usage=Usage(input=request.tokens, output=output_tokens)),))
+            before = ready.messages
 
     def _contents(self) -> dict[str, int]:
         tokens = Counter(system=self._system_tokens)
         for message in view(self.session.log, self.policy.summary):
             tokens.update(self._count(message))
         return dict(tokens)
-
-
-def _item(message: Message) -> dict[str, Any]:
-    role = "assistant" if isinstance(message, AssistantMessage) else "user"
-    return {"role": role, "content": [_block(part) for part in message.parts]}
-
-
-def _block(part: Part) -> dict[str, Any]:
-    match part:
-        case ReasoningPart():
-            return {"type": "thinking", "thinking": part.text, "signature": f"signed-{len(part.text)}"}
-        case ToolCallPart():
-            return {"type": "tool_use", "id": part.call_id, "name": part.tool, "input": json.loads(part.arguments)}
-        case ToolResultPart():
-            ended = "" if part.exit_status is None else f"\n[exit status {part.exit_status}]"
-            return {"type": "tool_result", "tool_use_id": part.call_id, "content": f"{part.output}{ended}"}
-        case _:
-            assert isinstance(part, TextPart)
-            return {"type": "text", "text": part.text}
-
-
-def _reply(reply: AssistantMessage, *, input_tokens: int, output_tokens: int) -> dict[str, Any]:
-    finish = "tool_use" if reply.finish == "tool-calls" else "end_turn"
-    usage = {"input_tokens": input_tokens, "output_tokens": output_tokens}
-    return {**_item(reply), "type": "message", "id": reply.id, "stop_reason": finish, "usage": usage}
 
 
 # Showing.
@@ -268,10 +229,7 @@ def _show(console: Console, played: Demo, *, plain: bool, fast: bool) -> list[De
         for request in played.play():
             requests.append(request)
             for event in request.events:
-                if not isinstance(event, SummaryRejected):  # the line of its compaction has it
-                    console.print(f"request {request.number:>3}  {event_line(event)}")
-                for line in _judged(event):
-                    console.print(f"{'':<{INDENT + 1}}{line}", style="dim")
+                console.print(f"request {request.number:>3}  {event_line(event)}")
             bar = Text(f"request {request.number:>3} ").append(
                 window_bar(
                     request.contents, window=played.window_tokens, limit=budget.limit_tokens, width=width, plain=plain
@@ -297,14 +255,6 @@ def _marks(budget: Budget, window_tokens: int, width: int) -> Text:
     return Text(" " * INDENT + line, style="bold")
 
 
-def _judged(event: Event) -> Iterator[str]:
-    """Yield a line on a summary that the judge did not accept as it was."""
-    if isinstance(event, Compacted) and event.faults:
-        faults = "; ".join(text for fault, text in FAULTS.items() if fault in event.faults)
-        done = "repaired" if event.summariser else "rejected, code wrote the checkpoint"
-        yield f"the summary was {done}: {faults}"
-
-
 def _sum_up(console: Console, played: Demo, requests: Sequence[DemoRequest]) -> None:
     """Print the session with and without infold, what was done, what was kept, and what recall finds."""
     limit = played.budget.limit_tokens
@@ -312,7 +262,6 @@ def _sum_up(console: Console, played: Demo, requests: Sequence[DemoRequest]) -> 
     done = Counter(map(type, events))
     over = sum(request.tokens_without > limit for request in requests)
     largest = max(request.tokens for request in requests)
-    cost = sum(event.cost for event in events if isinstance(event, Compacted))
     broken = sum(not request.keeps_prefix for request in requests)
     sent = "\n".join(text_of(message) for message in view(played.session.log, played.policy.summary))
     found = played.session.recall(QUERY, budget_tokens=RECALL_TOKENS).splitlines()
@@ -320,7 +269,7 @@ def _sum_up(console: Console, played: Demo, requests: Sequence[DemoRequest]) -> 
         "without infold": f"{short_number(requests[-1].tokens_without)} tokens at the end; "
         f"{over} of {len(requests)} requests over the limit",
         "with infold": f"{short_number(largest)} tokens in the largest request, {short_number(limit)} allowed",
-        "done": f"folds: {done[Compacted]}, prunings: {done[Pruned]}, clips: {done[Clipped]}; summaries {dollars(cost)}",
+        "done": f"folds: {done[Compacted]}, prunings: {done[Pruned]}, clips: {done[Clipped]}",
         "cache": f"the cached prefix broke {broken} times in {len(requests)} requests",
         "kept": f"{sum(rule in sent for rule in RULES)} of {len(RULES)} rules of the user, word for word",
         "recalled": f"by {QUERY!r}:",

@@ -1,8 +1,6 @@
-"""The demo's session and its summaries: a scripted coding session of real shape and size, and recorded summaries of it.
+"""The demo's session: a scripted coding session of real shape and size.
 
-`coding_session` is generated from word lists; the seed is the only source of chance, so equal arguments give equal sessions.
-`RecordedSummariser` stands in for a model: each of its lines belongs to a moment of the session and is true from then on, so one
-recording serves every window. It also fails as models do: once it invents a file, once it refuses to answer.
+It is generated from word lists; the seed is the only source of chance, so equal arguments give equal sessions.
 """
 
 import json
@@ -10,9 +8,6 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from msgspec import Struct
-
-from infold.core.judge import Answer, ModelAnswer, record_text
 from infold.core.messages import (
     AssistantMessage,
     Message,
@@ -23,10 +18,7 @@ from infold.core.messages import (
     ToolCallPart,
     ToolMessage,
     ToolResultPart,
-    Usage,
 )
-from infold.core.summary_request import SummaryRequest
-from infold.core.tokens import estimate_tokens
 from infold.testing.builders import numbered, replies, user
 
 _WORDS = {
@@ -115,8 +107,6 @@ def text_of_tokens(rng: Random, kind: str, tokens: float) -> str:
 
 SYSTEM_TEXT = "You are a coding agent. Work in small steps.\n\n" + text_of_tokens(Random(1), "markdown", 2_000)
 AGENTS_TEXT = "# AGENTS.md\n\nHow we work on the ferry service.\n\n" + text_of_tokens(Random(2), "markdown", 1_300)
-SYSTEM_TOKENS = estimate_tokens(SYSTEM_TEXT)
-AGENTS_TOKENS = estimate_tokens(AGENTS_TEXT)
 
 
 # The session.
@@ -256,106 +246,3 @@ class _SessionWriter:
     def result_tokens(self) -> float:
         """Return a log-normal size: half the results are below 1,800 tokens, a few above 20,000."""
         return min(max(500.0, self.rng.lognormvariate(7.5, 1.2)), self.largest_tokens)
-
-
-# Recorded summaries.
-
-INVENTED_PATH = "ferry/feed/json_reader.py"
-"""A file that does not occur in the session."""
-
-INVENTION = f"- The parser of the feed was moved to {INVENTED_PATH}, with its tests."
-REFUSAL = "I'm sorry, but I can't go on with this conversation."
-INVENTS_AT, REFUSES_AT = 2, (3, 4)
-"""Which answers go wrong, counted from 1; the fourth is the second attempt after the third."""
-
-HEADING = "Notes for whoever goes on:"
-LARGEST_SHARE = 0.25
-"""The share of a summary's budget that is used; code writes what must not be lost into the rest."""
-
-INPUT_PRICE, OUTPUT_PRICE = 3e-6, 15e-6
-"""Dollars per token, as for models of middle size."""
-
-SECONDS_A_TOKEN, SECONDS_TO_BEGIN = 0.012, 0.9
-"""The speed of the model that wrote the recording."""
-
-
-class Moment(Struct, frozen=True):
-    """A line of a summary, and text of the session from which on it is true."""
-
-    mark: str
-    line: str
-
-
-SUMMARY_LINES = (
-    Moment("Port ferry/feed.py", "- ferry/feed.py is being ported to the new JSON feed; CSV stays in use."),
-    Moment("empty tide at minute", "- An empty tide made tests/test_tide.py fail while it was ported."),
-    Moment("Decided to track the buoy", "- In ferry/cache.py the buoy is tracked, not the sailing; the tests passed."),
-    Moment("Decided to close the route", "- The same was done for the route in ferry/models.py."),
-    Moment("late sailings are shown twice", "- Then the planner, which shows late sailings twice."),
-    Moment("seasonal crossing at minute", "- Seasonal crossings were the hard case (test_fetch_seasonal)."),
-    Moment("Decided to render the deck", "- The deck is rendered in ferry/importer.py; the duplicates are gone since."),
-    Moment("The harbour master called", "- The harbour master wants quiet hours for notices, from 22:00 to 06:00."),
-    Moment("doubled sailing at minute", "- A doubled sailing broke test_schedule_doubled while the quiet hours were put in."),
-    Moment("Decided to merge the pilot", "- The quiet hours are in; ferry/exports.py merges the pilot for them."),
-    Moment("A full import takes 9 minutes", "- The import takes 9 minutes and is to be made faster with what is installed."),
-    Moment("Name 'tide' is unused", "- make lint still complains about an unused name in ferry/cache.py."),
-    Moment("Decided to collect the manifest", "- The manifest is collected once, in ferry/notices.py, which saves most of it."),
-    Moment("The night job failed", "- The night job failed; its log is logs/import.log."),
-    Moment("remote vessel at minute", "- The cause was a remote vessel (test_load_remote)."),
-    Moment("Decided to close the ticket", "- ferry/models.py closes the ticket now, so that the night job gets through."),
-    Moment("/sailings needs paging", "- /sailings gets paging without any change to its public fields."),
-    Moment("late anchor at minute", "- Late anchors came twice across pages at first (test_route_late)."),
-    Moment("Decided to render the tide", "- Paging is done; the tide is rendered in ferry/notices.py."),
-    Moment("Billing counts cancelled crossings", "- Billing counted cancelled crossings; money stays in integers."),
-    Moment("seasonal harbour at minute", "- The correction had to spare seasonal harbours (test_split_seasonal)."),
-    Moment("Decided to close the timetable", "- ferry/planner.py closes the timetable before billing looks at it."),
-    Moment("Clean up the exports", "- The exports are being cleaned up, dead code deleted."),
-    Moment("partial buoy at minute", "- One deletion went too far and was taken back (test_load_partial)."),
-    Moment("Decided to store the ticket", "- What was left of the exports stores its ticket in ferry/feed.py."),
-    Moment("write down in docs/feed.md", "- Last comes docs/feed.md, which explains the new feed to the others."),
-)  # fmt: skip
-"""The recording, in the order of the session."""
-
-
-class RecordedSummariser:
-    """A summariser that answers from the recording, with the cost and time of a model."""
-
-    def __init__(self) -> None:
-        self.asked = 0
-
-    def __call__(self, request: SummaryRequest) -> ModelAnswer:
-        """Return the recorded summary of what the request shows."""
-        self.asked += 1
-        asked = record_text(request.messages)
-        written = self._write(asked, int(request.output_tokens * LARGEST_SHARE))
-        usage = Usage(input=estimate_tokens(request.system) + estimate_tokens(asked), output=estimate_tokens(written))
-        return ModelAnswer(
-            Answer(written),
-            model="recorded",
-            usage=usage,
-            cost=usage.input * INPUT_PRICE + usage.output * OUTPUT_PRICE,
-            duration_ms=round((SECONDS_TO_BEGIN + usage.output * SECONDS_A_TOKEN) * 1000),
-        )
-
-    def _write(self, asked: str, most_tokens: int) -> str:
-        if self.asked in REFUSES_AT:
-            return REFUSAL
-        lines = _fit_lines(most_tokens, _lines(asked))
-        return "\n".join((HEADING, *lines, *((INVENTION,) if self.asked == INVENTS_AT else ())))
-
-
-def _lines(asked: str) -> list[str]:
-    """Return the lines of the earlier summary and of the record; text after the record does not count."""
-    record = asked.partition("</record>")[0]
-    earlier = asked.partition("<earlier-notes>")[2].partition("</earlier-notes>")[0] or record
-    return [note.line for note in SUMMARY_LINES if note.line in earlier or note.mark in record]
-
-
-def _fit_lines(most_tokens: int, lines: list[str]) -> list[str]:
-    """Return the newest lines that fit, at least one."""
-    kept = lines[-1:]
-    for line in reversed(lines[:-1]):
-        if estimate_tokens("\n".join((line, *kept))) > most_tokens:
-            break
-        kept.insert(0, line)
-    return kept

@@ -75,14 +75,6 @@ def test_each_fold_is_told_with_its_numbers_and_reason() -> None:
     assert len(re.findall(line, play().output)) > 20
 
 
-def test_verdicts_of_the_judge_are_shown() -> None:
-    """B5: at either window one summary is repaired of something invented, and one is rejected."""
-    output = play().output
-
-    assert output.count("the summary was repaired: it named things that occur nowhere in the session") == 2
-    assert output.count("the summary was rejected, code wrote the checkpoint: the model declined") == 2
-
-
 def test_what_was_folded_is_recalled() -> None:
     """B6: words find a line that was seen once, a few hundred messages ago."""
     assert len(re.findall(r"by 'make lint unused':\n.*make lint → exit 1\n.*Name 'tide' is unused", play().output)) == 2

@@ -8,8 +8,9 @@ import pytest
 from splintr import Tokenizer
 from tests.support.trajectory import TRAJECTORY_RULE, trajectory
 
-from infold.cli.demo_session import AGENTS_TOKENS, RULES, SYSTEM_TOKENS, coding_session
+from infold.cli.demo_session import AGENTS_TEXT, RULES, SYSTEM_TEXT, coding_session
 from infold.core.messages import UserMessage, calls_of, results_of, text_of
+from infold.core.tokens import estimate_tokens
 from infold.testing.script import count_tokens
 
 
@@ -111,8 +112,8 @@ def test_a_failing_test_is_fixed_and_lint_is_not() -> None:
 
 def test_the_overhead_is_of_real_size() -> None:
     """The system prompt has about 2,000 tokens, AGENTS.md 1,000 to 5,000."""
-    assert 1_800 <= SYSTEM_TOKENS <= 2_200
-    assert 1_000 <= AGENTS_TOKENS <= 5_000
+    assert 1_800 <= estimate_tokens(SYSTEM_TEXT) <= 2_200
+    assert 1_000 <= estimate_tokens(AGENTS_TEXT) <= 5_000
 
 
 def texts(message: Mapping[str, Any]) -> list[str]:
