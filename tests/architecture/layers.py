@@ -20,8 +20,7 @@ FOR_FACES = DATA | {"session", "observers", "plugins", "reports", "settings", "w
 
 MAY_IMPORT: dict[str, frozenset[str]] = {
     "": FOR_FACES | {"wrapper"},
-    "__main__": frozenset({"command"}),
-    "command": frozenset(),
+    "__main__": frozenset(),
     "errors": FOUNDATION,
     "core": FOUNDATION,
     "catalogue": FOUNDATION | {"catalogue"},

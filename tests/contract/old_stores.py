@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from infold import InfoldError, Ready, Session, SessionSettings, open_store
-from infold.command import main
+from infold.__main__ import main
 
 DATA = Path(__file__).parents[1] / "data" / "stores"
 HISTORIES = DATA / "histories.json.gz"

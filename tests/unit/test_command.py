@@ -8,11 +8,13 @@ import pytest
 pytestmark = pytest.mark.slow
 
 
-def started(*missing: str, module: str = "infold.command", arguments: tuple[str, ...] = ("--help",)) -> tuple[int, str]:
+def started(
+    *missing: str, module: str = "infold.__main__", arguments: tuple[str, ...] = ("--help",)
+) -> tuple[int, str]:
     """The status and all that is said by the command in a process without these packages."""
     code = f"import sys; sys.modules.update(dict.fromkeys({missing!r})); sys.argv[1:] = {list(arguments)!r}; "
     code += (
-        f"import runpy; runpy.run_module('infold') if {module == 'infold'} else __import__('{module}').command.main()"
+        f"import runpy; runpy.run_module('infold') if {module == 'infold'} else __import__('{module}').__main__.main()"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     return run.returncode, run.stdout + run.stderr
