@@ -32,7 +32,6 @@ from infold.ports import FullStore, SessionKey
 from infold.reports.log_rows import MessageState, message_state, role_of
 from infold.reports.stored_log import count_tokens, load_log
 from infold.reports.text import (
-    REASONS,
     describe_entry,
     describe_part,
     dollars,
@@ -45,6 +44,7 @@ from infold.reports.text import (
 )
 from infold.session.media import Medium
 from infold.session.recall import recall_media
+from infold.session.report import REASONS
 from infold.session.titles import SESSION, title_of, titles_of
 
 MOST_LINES = 3

@@ -6,7 +6,6 @@ line. `printable` makes it safe for a terminal, `visible` for a page, whose temp
 
 import re
 from datetime import UTC, datetime
-from typing import assert_never
 
 from msgspec import Struct
 
@@ -19,44 +18,28 @@ from infold.core.entries import (
     MessageEntry,
     Pin,
     Pruning,
-    Reason,
     Rejection,
     Restoration,
     Title,
 )
 from infold.core.events import Clipped, Compacted, Event, Pruned
 from infold.core.messages import (
-    AssistantMessage,
     FilePart,
     Message,
     Part,
     ReasoningPart,
-    SystemMessage,
     TextPart,
     ToolCallPart,
-    ToolMessage,
     ToolResultPart,
     UserMessage,
 )
-from infold.session.report import describe_event, describe_safety
+from infold.session.report import REASONS, describe_event, describe_safety, part_name
 
 UNKNOWN = "–"
 """Stands for a number that is not known."""
 
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
 LEAST_COST = 0.0001
-
-REASONS: dict[Reason, str] = {
-    "trigger": "the trigger was reached",
-    "price": "continuing without it would have cost more",
-    "forced": "a reply was cut off for length",
-    "overflow": "the provider refused the request as too large",
-    "manual": "the user asked for it",
-    "safety": "the request would not have fitted",
-    "arrival": "it was too long",
-    "import": "it was read from a transcript",
-}
-"""Why something was pruned, clipped or folded; each reads well after "because"."""
 
 FAULTS: dict[Fault, str] = {
     "failed": "the model gave no answer",
@@ -219,16 +202,12 @@ def sentence(text: str) -> str:
 def describe_part(part: Part) -> str:
     """Return what a part is, in a few words."""
     match part:
-        case ToolResultPart():
-            return f"{part.tool or 'tool'} result"
-        case ToolCallPart():
-            return f"{part.tool} call"
         case FilePart():
             return part.media_type
         case TextPart(synthetic=True):
             return "injected text"
         case _:
-            return type(part).__name__.removesuffix("Part").lower()
+            return part_name(part)
 
 
 def part_text(part: Part) -> str:
@@ -253,17 +232,8 @@ def author_of(message: Message, part: Part) -> str:
             return part.tool or "tool"
         case TextPart(synthetic=True) if isinstance(message, UserMessage):
             return "harness"
-    match message:
-        case SystemMessage():
-            return "system"
-        case UserMessage():
-            return "user"
-        case AssistantMessage():
-            return "assistant"
-        case ToolMessage():
-            return "tool"
         case _:
-            assert_never(message)
+            return str(message.__struct_config__.tag)
 
 
 def describe_entry(entry: Entry) -> str:  # noqa: PLR0911 - one return for each kind of entry

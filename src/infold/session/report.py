@@ -1,36 +1,15 @@
 """What `fit` did and why, as values and as text; and the events of a session as sentences."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeAlias, assert_never
+from typing import assert_never
 
 from msgspec import Struct
 
 from infold.catalogue import Assumed, Lookup, Prices
+from infold.core import events
 from infold.core.budget import Budget
-from infold.core.entries import handle_of
-from infold.core.events import (
-    Clipped,
-    Compacted,
-    CompactionVetoed,
-    Event,
-    Exceeded,
-    FailedOpen,
-    InstructionStubbed,
-    MediaNotStored,
-    NotManaged,
-    PluginFailed,
-    PreparationDiscarded,
-    PreparedAhead,
-    Pruned,
-    Rejected,
-    Repaired,
-    Restored,
-    StubRepeated,
-    SummariserPaused,
-    SummariserResumed,
-    SummaryProgressed,
-    SummaryRejected,
-)
+from infold.core.entries import Reason, handle_of
+from infold.core.events import Clipped, Compacted, Event, Pruned
 from infold.core.messages import (
     AssistantMessage,
     FilePart,
@@ -154,7 +133,7 @@ def _left(report: Report) -> Iterator[RemovedPart]:
         for position, part in enumerate(() if now is message or is_empty(message) else message.parts):
             if now is None or not _is_shown(part, position, message, now):
                 tokens = measure_part(part, report.counting.ruler)
-                yield RemovedPart(item + min(position, items - 1), handle_of(number, position), _what(part), tokens)
+                yield RemovedPart(item + min(position, items - 1), handle_of(number, position), part_name(part), tokens)
         item += items
 
 
@@ -170,7 +149,8 @@ def is_empty(message: Message) -> bool:
     return all(isinstance(part, TextPart) and not part.text.strip() for part in message.parts)
 
 
-def _what(part: Part) -> str:
+def part_name(part: Part) -> str:
+    """Return what a part is, in a word or two."""
     if isinstance(part, ToolResultPart):
         return f"{part.tool or 'tool'} result"
     if isinstance(part, ToolCallPart):
@@ -222,7 +202,7 @@ def _lines(report: Report) -> Iterator[str]:
     if not report.events:
         yield "nothing was cut: it fits as it is" if report.changed else "nothing was changed: it fits as it is"
     for event in report.events:
-        yield _told(event)
+        yield describe_event(event)
     left = report.left
     if left and report.events:
         yield f"no longer sent: {_number(len(left), 'part')}, {sum(part.tokens for part in left):,} tokens"
@@ -245,19 +225,20 @@ def _mended(report: Report) -> Iterator[str]:
         yield f"mended: {', '.join(filter(None, mended))}"
 
 
-_REASONS = {
+REASONS: dict[Reason, str] = {
     "trigger": "the trigger was reached",
-    "price": "that is cheaper than sending it all again and again",
-    "overflow": "the provider had refused the request",
+    "price": "continuing without it would have cost more",
     "forced": "a reply was cut off for length",
-    "manual": "it was asked for",
-    "safety": "it would not have fitted; this step is infold's own, the preset has none",
-    "arrival": "it was longer than was wanted",
-    "import": "it was recorded",
+    "overflow": "the provider refused the request as too large",
+    "manual": "the user asked for it",
+    "safety": "the request would not have fitted",
+    "arrival": "it was too long",
+    "import": "it was read from a transcript",
 }
+"""Why something was pruned, clipped or folded; each reads well after "because"."""
 
 
-def _told(event: Event) -> str:
+def _describe_change(event: Pruned | Clipped | Compacted) -> str:
     match event:
         case Pruned():
             what = f"pruned {_number(len(event.targets), 'old tool part')}"
@@ -265,36 +246,14 @@ def _told(event: Event) -> str:
             what = f"clipped {_number(len(event.targets), 'part')} too large for the window"
         case Compacted():
             what = f"folded {_number(event.folded_messages, 'message')}"
-        case _:
-            return describe_event(event)
+    own = "; this step is infold's own, the preset has none" if event.reason == "safety" else ""
     beyond = describe_safety(event) if isinstance(event, Compacted) else ""
-    return f"{what}: {event.tokens_before:,} → {event.tokens_after:,} tokens, because {_REASONS[event.reason]}{beyond}"
+    change = f"{event.tokens_before:,} → {event.tokens_after:,} tokens"
+    return f"{what}: {change}, because {REASONS[event.reason]}{own}{beyond}"
 
 
 def _number(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
-OtherEvent: TypeAlias = (
-    InstructionStubbed
-    | StubRepeated
-    | SummaryRejected
-    | SummariserPaused
-    | SummariserResumed
-    | SummaryProgressed
-    | CompactionVetoed
-    | PluginFailed
-    | Rejected
-    | PreparedAhead
-    | PreparationDiscarded
-    | Restored
-    | FailedOpen
-    | NotManaged
-    | Repaired
-    | Exceeded
-    | MediaNotStored
-)
-"""Every event that does not itself make the view smaller."""
 
 
 SAFETY_STEPS = {
@@ -304,49 +263,50 @@ SAFETY_STEPS = {
 """What infold did beyond a document's preset, in words."""
 
 
-def describe_event(event: OtherEvent) -> str:  # noqa: C901, PLR0911, PLR0912 - a sentence for each kind
+def describe_event(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - a sentence for each kind
     """What happened, in a sentence."""
     match event:
-        case InstructionStubbed():
-            instructions = "instruction" if len(event.handles) == 1 else "instructions"
-            return f"no longer shown word for word, too little room: {len(event.handles):,} {instructions} of the user"
-        case StubRepeated():
+        case Pruned() | Clipped() | Compacted():
+            return _describe_change(event)
+        case events.InstructionStubbed():
+            instructions = _number(len(event.handles), "instruction")
+            return f"no longer shown word for word, too little room: {instructions} of the user"
+        case events.StubRepeated():
             return f"message {event.message_id} repeats the text of a stub"
-        case SummaryRejected():
+        case events.SummaryRejected():
             return f"a summary was rejected ({', '.join(event.faults)}){f': {event.error}' if event.error else ''}"
-        case SummariserPaused():
+        case events.SummariserPaused():
             return f"code alone folds for {event.seconds:,} s, since summaries failed ({event.failures:,} in a row)"
-        case SummariserResumed():
+        case events.SummariserResumed():
             return f"the summariser is asked again after {event.failures:,} failed compactions"
-        case SummaryProgressed():
+        case events.SummaryProgressed():
             return f"a summary is being written: {len(event.text):,} characters more"
-        case CompactionVetoed():
+        case events.CompactionVetoed():
             return f"a plugin vetoed the compaction: {event.why}"
-        case PluginFailed():
+        case events.PluginFailed():
             return f"the plugin {event.plugin} failed and was passed over: {event.problem}"
-        case Rejected() if event.outdated_thinking:
-            messages = f"{event.outdated_thinking:,} message{'s' if event.outdated_thinking != 1 else ''}"
+        case events.Rejected() if event.outdated_thinking:
+            messages = _number(event.outdated_thinking, "message")
             return f"the provider refused the thinking of {messages}, which is bound to another conversation; removed"
-        case Rejected():
+        case events.Rejected():
             told = f", its limit is {event.limit_tokens:,}" if event.limit_tokens else ""
             return f"the provider refused a request estimated at {event.estimated_tokens:,} tokens{told}"
-        case PreparedAhead():
+        case events.PreparedAhead():
             return f"a summary was written ahead of need in {event.duration_ms / 1000:.1f} s"
-        case PreparationDiscarded():
+        case events.PreparationDiscarded():
             return f"a summary written ahead was discarded: {event.why}"
-        case Restored():
+        case events.Restored():
             return f"entry {event.sequence} was undone; the view has {event.tokens_after:,} tokens again"
-        case FailedOpen():
+        case events.FailedOpen():
             return f"a request was relayed unchanged: {event.problem}"
-        case MediaNotStored():
+        case events.MediaNotStored():
             what = f"{event.name} ({event.media_type})" if event.name else event.media_type
             return f"{what} has {event.byte_size:,} bytes, over the limit of {event.limit_bytes:,}, and is not stored"
-        case NotManaged():
+        case events.NotManaged():
             return f"a request was relayed at its own size: {event.why}"
-        case Repaired():
-            calls = "call" if len(event.call_ids) == 1 else "calls"
-            return f"answered as interrupted, because there is no result: {len(event.call_ids):,} {calls}"
-        case Exceeded():
+        case events.Repaired():
+            return f"answered as interrupted, because there is no result: {_number(len(event.call_ids), 'call')}"
+        case events.Exceeded():
             return f"still {event.floor_tokens:,} tokens for {event.usable_tokens:,} usable"
         case _:
             assert_never(event)

@@ -9,7 +9,6 @@ from infold.core.messages import FilePart, ReasoningPart, StepStartPart, TextPar
 from infold.reports.text import (
     FAULTS,
     LONGEST_TEXT,
-    REASONS,
     ago,
     byte_size,
     describe_part,
@@ -26,6 +25,7 @@ from infold.reports.text import (
     shorten,
     visible,
 )
+from infold.session.report import REASONS
 from infold.testing.builders import calls, result
 
 

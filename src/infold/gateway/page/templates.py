@@ -23,6 +23,7 @@ from infold.errors import (
 from infold.gateway.page.chart import CATEGORY_NAMES, PAGE_CATEGORIES, group_contents
 from infold.reports import text
 from infold.reports.timeline import HAS_DETAIL
+from infold.session.report import REASONS
 
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
@@ -118,7 +119,7 @@ def _environment() -> Environment:
         category_names=CATEGORY_NAMES,
         faults=text.FAULTS,
         has_detail=HAS_DETAIL,
-        reasons=text.REASONS,
+        reasons=REASONS,
         version=static_version(),
     )
     return environment
