@@ -5,7 +5,7 @@ import pytest
 from infold.core.entries import Checkpoint, Clip, Clipping, Handle, Pruning, Restoration
 from infold.core.ledger import EMPTY_LEDGER, CommandFact, ErrorFact, FileFact, JobFact, Ledger, Quote, TodoFact
 from infold.errors import UnknownReference
-from infold.reports.entry_detail import CompactionDetail, HidingDetail, LedgerFact, entry_detail, list_facts
+from infold.reports.details import CompactionDetail, HidingDetail, LedgerFact, entry_detail, list_facts
 from infold.testing.builders import calls, replies, requests_compaction, result, summary, user
 
 from .stored_sessions import KEY, reported, stored

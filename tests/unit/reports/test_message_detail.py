@@ -18,7 +18,7 @@ from infold.core.messages import (
     UserMessage,
 )
 from infold.errors import UnknownReference
-from infold.reports.message_detail import MessageDetail, message_detail
+from infold.reports.details import MessageDetail, message_detail
 from infold.reports.text import LONGEST_TEXT
 from infold.testing.builders import calls, replies, result, user
 

@@ -27,10 +27,9 @@ from infold.gateway.page.live import stream_updates
 from infold.gateway.page.params import decode_key, encode_key, int_param, key_in, read_form
 from infold.gateway.page.templates import STATIC, ErrorPages, Templates, static_version, status_of
 from infold.ports import FullStore, SessionKey
-from infold.reports.entry_detail import CompactionDetail, entry_detail
+from infold.reports.details import CompactionDetail, entry_detail, message_detail
 from infold.reports.listing import ListedSession, Tallies, Tally, find_sessions, list_session
 from infold.reports.log_rows import can_undo, log_rows
-from infold.reports.message_detail import message_detail
 from infold.reports.stored_log import check_exists, count_tokens, read_section
 from infold.reports.text import excerpt
 from infold.reports.timeline import read_timeline
