@@ -1,24 +1,29 @@
-"""What the verbs that run the agent share: their options, and opening the store, the session and the model."""
+"""What the verbs that run the agent share: their options, opening the agent, asking for permission, and why a run ended."""
 
 import logging
 import os
 import shlex
 import signal
+import termios
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_hex
 from types import FrameType
+from typing import IO
 
 import click
 from msgspec import Struct
 from msgspec.structs import replace
+from rich.console import Console
+from rich.text import Text
 
 from infold.agent.agents import AGENTS, DEFAULT_AGENT
-from infold.agent.events import Notice
-from infold.agent.permissions import parse_rules
+from infold.agent.events import Notice, RequestRetried, RunEnding, ToolRefused
+from infold.agent.permissions import Consent, format_rules, granted_rules, parse_rules
 from infold.agent.run import AgentRun, RunOptions, UserInterface, open_run
+from infold.agent.tools.tool import ActionRequest
 from infold.agent.trust import find_project_config, lookup_trust, remember_trust, trust_folder
 from infold.cli import options
 from infold.cli.session_lookup import LAST, enforce_limits, find_session, note_other_folder, store_location
@@ -26,7 +31,7 @@ from infold.core.messages import SessionId
 from infold.core.policy import PRESETS
 from infold.errors import StoreBroken, UsageError
 from infold.ports import FullStore, SessionKey
-from infold.reports.text import printable
+from infold.reports.text import one_line, printable
 from infold.settings import format_value, read_settings
 from infold.settings.schema import store_path
 from infold.wiring import EMBEDDED, open_model, open_store, system_clock
@@ -41,6 +46,32 @@ SIGNALLED = 128
 
 SUMMARIES = "infold.session.summariser"
 """The logger of failing summaries."""
+
+ENDINGS: dict[RunEnding, str] = {
+    "done": "done",
+    "aborted": "aborted; the session is stored",
+    "length": "the reply was cut off for length, and compacting did not help; ask for less at once",
+    "steps": "stopped at the maximum number of steps; raise --steps, or continue",
+    "circling": "stopped: it repeated the same calls with the same results; tell it what to do differently",
+    "stop": "stopped: the summary failed, and the preset has no other way to continue; try again, or name another model",
+    "filtered": "the provider withheld the reply; ask for it in other words",
+    "failed": "",
+}
+"""Why an agent stopped, and what to do; a failure has its own error message."""
+
+LONG_WAIT_SECONDS = 5.0
+"""Show the duration of waits longer than this."""
+
+MOST_NAMED, LONGEST_NAME = 5, 80
+"""How many refused actions or files are named, and how much of each."""
+
+LONGEST_GRANT = 240
+"""Characters that describe what "always" would allow."""
+
+LONGEST_RULE = 200
+"""Longer rules are not suggested."""
+
+_ANSWERS: dict[str, Consent] = {"y": "once", "yes": "once", "a": "always", "always": "always", "n": "no", "no": "no"}
 
 _AGENTS = tuple(name for name, agent in AGENTS.items() if not agent.is_hidden)
 
@@ -274,3 +305,82 @@ def exit_on_signals() -> Iterator[None]:
     finally:
         for number in TERMINATING:
             signal.signal(number, before[number])
+
+
+# Asking at the terminal; without one, permission is refused.
+
+
+def can_ask(source: IO[str] | None) -> bool:
+    """Whether input comes from a terminal."""
+    return source is not None and source.isatty()
+
+
+def denied_hint(refused: Sequence[ToolRefused]) -> str:
+    """Return what was refused for lack of a terminal to ask on, and the options that would have allowed it."""
+    actions = list(dict.fromkeys(one_line(f"{one.tool}:{one.what}", LONGEST_NAME) for one in refused))
+    more = f" and {len(actions) - MOST_NAMED} more" if len(actions) > MOST_NAMED else ""
+    rules = dict.fromkeys(rule for one in refused[:MOST_NAMED] for rule in one.allow)
+    short = [shlex.quote(rule) for rule in rules if rule == one_line(rule, LONGEST_RULE)]
+    allow = " ".join(f"--allow {rule}" for rule in short) or "an --allow rule for the whole command"
+    return f"not permitted without a terminal to ask on: {', '.join(actions[:MOST_NAMED])}{more}; allow it with {allow}"
+
+
+def discard_typed(source: IO[str]) -> None:
+    """Discard what was typed at a terminal and not yet read."""
+    with suppress(termios.error, ValueError, OSError):
+        termios.tcflush(source, termios.TCIFLUSH)
+
+
+def trust_prompt(source: IO[str] | None, console: Console) -> Callable[[Path, Sequence[str]], bool] | None:
+    """Return a function that asks whether a folder is trusted; `None` without a terminal."""
+    if source is None or not can_ask(source):
+        return None
+
+    def ask(folder: Path, brought: Sequence[str]) -> bool:
+        more = f" and {len(brought) - MOST_NAMED} more" if len(brought) > MOST_NAMED else ""
+        files = ", ".join(one_line(name, LONGEST_NAME) for name in brought[:MOST_NAMED])
+        console.print(
+            Text(printable(f"? This folder has rules of its own for the agent: {files}{more}"), "bold yellow")
+        )
+        console.print(Text("  Use them only if you trust those who wrote them. You are asked once.", "dim"))
+        console.print(Text(printable(f"  Trust {folder} and all below it?")))
+        discard_typed(source)
+        answer = _read_answer(source, console, "  [bold]y[/]es or [bold]n[/]o: ")
+        return answer in ("once", "always")
+
+    return ask
+
+
+def _read_answer(source: IO[str], console: Console, question: str) -> Consent:
+    """Ask until the answer is valid; no if the terminal is gone."""
+    while True:
+        console.print(question, end="")
+        line = source.readline()
+        if not line:
+            return "no"
+        answer = _ANSWERS.get(line.strip().lower())
+        if answer is not None:
+            return answer
+
+
+def permission_prompt(source: IO[str] | None, console: Console) -> Callable[[ActionRequest], Consent]:
+    """Return a function that asks whether an action is allowed; without a terminal it always answers no."""
+    if source is None or not can_ask(source):
+        return lambda _: "no"
+
+    def ask(action: ActionRequest) -> Consent:
+        where = f" ({action.why or 'outside the project'})" if action.outside else ""
+        console.print(Text(printable(f"? {action.tool}{where}: {action.what}"), style="bold yellow"))
+        console.print(
+            Text(f"  always would allow {one_line(format_rules(granted_rules(action)), LONGEST_GRANT)}", style="dim")
+        )
+        discard_typed(source)  # typed before the question
+        return _read_answer(source, console, "  [bold]y[/]es, [bold]a[/]lways in this session, or [bold]n[/]o: ")
+
+    return ask
+
+
+def describe_retry(retried: RequestRetried, most: int) -> str:
+    """Return when a request is retried, and why, in one line."""
+    when = f" in {retried.wait_seconds:.0f} s" if retried.wait_seconds >= LONG_WAIT_SECONDS else ""
+    return f"retrying{when}: {one_line(retried.problem, most)}"

@@ -6,7 +6,7 @@ from time import time
 import click
 
 from infold.cli import options
-from infold.cli.permission_prompt import can_ask
+from infold.cli.agent_options import can_ask
 from infold.cli.render import print_json
 from infold.cli.session_lookup import find_session, open_existing_store, store_options
 from infold.errors import UsageError

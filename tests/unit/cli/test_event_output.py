@@ -25,7 +25,8 @@ from infold.agent.events import (
 )
 from infold.agent.loop import EMPTY_REPLY
 from infold.agent.run import RunEvent
-from infold.cli.event_output import ANSWERS, ENDINGS, EventPrinter, json_lines, open_output
+from infold.cli.agent_options import ENDINGS
+from infold.cli.run import ANSWERS, EventPrinter, json_lines, open_output
 from infold.core.entries import Handle
 from infold.core.events import Clipped, Compacted, SummaryProgressed
 from infold.core.messages import Usage

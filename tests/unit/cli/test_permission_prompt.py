@@ -9,7 +9,7 @@ from rich.console import Console
 from infold.agent.events import ToolRefused
 from infold.agent.permissions import Consent
 from infold.agent.tools.tool import ActionRequest
-from infold.cli.permission_prompt import MOST_NAMED, denied_hint, permission_prompt
+from infold.cli.agent_options import MOST_NAMED, denied_hint, permission_prompt
 
 LIST = ActionRequest("shell", "ls -l")
 

@@ -16,14 +16,21 @@ from infold.agent.permissions import Consent, format_rules, granted_rules
 from infold.agent.run import AgentRun, RunEvent, UserInterface
 from infold.agent.tools.tool import ActionRequest
 from infold.agent.trust import default_store
-from infold.cli.agent_options import AgentOptions, decide_trust, exit_on_signals, new_key, open_agent, open_agent_on
+from infold.cli.agent_options import (
+    AgentOptions,
+    decide_trust,
+    exit_on_signals,
+    new_key,
+    open_agent,
+    open_agent_on,
+    trust_prompt,
+)
 from infold.cli.chat.actions import ChatActions
 from infold.cli.chat.commands import QUIT, parse_command
 from infold.cli.chat.input import PromptLine, open_history, without_echo
 from infold.cli.chat.pages import last_turn, turn_page
 from infold.cli.chat.screen import Screen
 from infold.cli.chat.status import Status, StatusPiece, read_status, status_pieces
-from infold.cli.permission_prompt import trust_prompt
 from infold.cli.render import open_console
 from infold.errors import InfoldError
 from infold.ports import SessionKey

@@ -24,9 +24,9 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import Output
 from prompt_toolkit.styles import Style
 
+from infold.cli.agent_options import discard_typed
 from infold.cli.chat.commands import COMMANDS
 from infold.cli.chat.status import StatusPiece
-from infold.cli.permission_prompt import discard_typed
 from infold.formats.codec import replace_surrogates
 
 LONGEST_KEPT = 20_000

@@ -23,24 +23,11 @@ from rich.spinner import Spinner
 from rich.text import Text
 from rich.theme import Theme
 
-from infold.agent.events import (
-    Notice,
-    ReasoningReceived,
-    RequestRetried,
-    RunEnded,
-    RunStarted,
-    SessionTitled,
-    StepFinished,
-    SummaryStarted,
-    TextReceived,
-    ToolAnswered,
-    ToolCalled,
-    ToolRefused,
-)
+from infold.agent import events
 from infold.agent.run import RunEvent
+from infold.cli.agent_options import ENDINGS, describe_retry
 from infold.cli.chat.markdown import Blocks, draw_block, split_blocks, split_lines
 from infold.cli.chat.status import StatusPiece, draw_status
-from infold.cli.event_output import ENDINGS, describe_retry
 from infold.core.events import PreparedAhead, SummaryProgressed
 from infold.reports.text import event_line, is_noticeable, one_line, plural, printable
 from infold.transcripts.source import is_database_in_use
@@ -59,8 +46,8 @@ class ToolRun(Struct, frozen=True):
     """A call and its result; `number` counts the results of this chat, `before` is the file it replaced."""
 
     number: int
-    called: ToolCalled
-    answered: ToolAnswered
+    called: events.ToolCalled
+    answered: events.ToolAnswered
     before: str = ""
 
 
@@ -68,20 +55,20 @@ class Results:
     """The results of this chat, the newest of them by number."""
 
     def __init__(self) -> None:
-        self._calls: dict[str, ToolCalled] = {}
+        self._calls: dict[str, events.ToolCalled] = {}
         self._before: dict[str, str] = {}
         self._kept: dict[int, ToolRun] = {}
         self._count = 0
 
-    def call(self, called: ToolCalled, before: str = "") -> None:
+    def call(self, called: events.ToolCalled, before: str = "") -> None:
         """Note a call; `before` is the file it may replace."""
         self._calls[called.call_id] = called
         self._before[called.call_id] = before
 
-    def answer(self, answered: ToolAnswered) -> ToolRun:
+    def answer(self, answered: events.ToolAnswered) -> ToolRun:
         """Note a result and return it with its call."""
         self._count += 1
-        unknown = ToolCalled(answered.call_id, answered.tool, "", "")
+        unknown = events.ToolCalled(answered.call_id, answered.tool, "", "")
         called = self._calls.pop(answered.call_id, unknown)
         done = ToolRun(self._count, called, answered, self._before.pop(answered.call_id, ""))
         self._kept[done.number] = done
@@ -107,7 +94,7 @@ def shorten_result(done: ToolRun, width: int) -> tuple[str, ...]:
     return (first, second) if second else (first,)
 
 
-def replaced_text(called: ToolCalled, root: Path) -> str:
+def replaced_text(called: events.ToolCalled, root: Path) -> str:
     """Return the file that a call replaces; empty if it does not exist or is not text."""
     path = path_in(called) if called.tool == "write" else ""
     try:
@@ -118,7 +105,7 @@ def replaced_text(called: ToolCalled, root: Path) -> str:
         return ""
 
 
-def path_in(called: ToolCalled) -> str:
+def path_in(called: events.ToolCalled) -> str:
     """Return the file that a call changes; empty if it is not known."""
     return _field(called, "path") if called.tool in ("edit", "write") else ""
 
@@ -146,7 +133,7 @@ def _diff(before: str, after: str) -> Iterator[str]:
             yield printable(line[:1] + line[1:].expandtabs(4))
 
 
-def _field(called: ToolCalled, name: str) -> str:
+def _field(called: events.ToolCalled, name: str) -> str:
     """Return a text argument of a call, or an empty text."""
     try:
         arguments = msgspec.json.decode(called.arguments.encode("utf-8", "replace"))
@@ -257,40 +244,40 @@ class Screen:
         with self._lock:
             if self._live is not None:
                 self._show(event)
-            elif not isinstance(event, SummaryStarted | SummaryProgressed):
+            elif not isinstance(event, events.SummaryStarted | SummaryProgressed):
                 self._later.append(event)
 
     def _show(self, event: RunEvent) -> None:  # noqa: C901, PLR0912 - a branch for each kind of event
         match event:
-            case TextReceived():
+            case events.TextReceived():
                 self._arrive("answer", event.text)
-            case ReasoningReceived():
+            case events.ReasoningReceived():
                 self._arrive("thought", event.text)
             case SummaryProgressed():
                 self._doing = "writing a summary"
                 if self.shows_summary:
                     self._arrive("summary", event.text)
-            case ToolCalled():
+            case events.ToolCalled():
                 self._show_call(event)
-            case ToolAnswered():
+            case events.ToolAnswered():
                 self._show_result(event)
-            case RequestRetried():
+            case events.RequestRetried():
                 self.note(describe_retry(event, 4 * self._room), "yellow")
-            case StepFinished():
+            case events.StepFinished():
                 self._finish()
-            case SummaryStarted():
+            case events.SummaryStarted():
                 self._part_summaries()
-            case Notice():
+            case events.Notice():
                 self.note(event.text, "dim")
-            case RunEnded():
+            case events.RunEnded():
                 self._show_ending(event)
-            case RunStarted() | ToolRefused() | SessionTitled() | PreparedAhead():
+            case events.RunStarted() | events.ToolRefused() | events.SessionTitled() | PreparedAhead():
                 pass
             case _:
                 if is_noticeable(event):
                     self._show_event(event_line(event))
 
-    def _show_ending(self, ended: RunEnded) -> None:
+    def _show_ending(self, ended: events.RunEnded) -> None:
         """Show why the agent stopped, unless it was done."""
         words = ended.problem if ended.ending == "done" else ENDINGS[ended.ending]
         if words:
@@ -360,7 +347,7 @@ class Screen:
 
     # Tools.
 
-    def _show_call(self, called: ToolCalled) -> None:
+    def _show_call(self, called: events.ToolCalled) -> None:
         self._finish()
         self._doing = f"running {one_line(called.tool, 20)}"
         self.results.call(called, replaced_text(called, self._root))
@@ -368,7 +355,7 @@ class Screen:
         self.print(Text.assemble((self._shown("● "), "cyan"), (printable(called.tool), "bold cyan"), "  ", what))
         self._is_spaced = False
 
-    def _show_result(self, answered: ToolAnswered) -> None:
+    def _show_result(self, answered: events.ToolAnswered) -> None:
         self._doing = "thinking"
         done = self.results.answer(answered)
         changes = changes_in(done)
