@@ -14,8 +14,15 @@ from rich.text import Text
 
 from infold.catalogue import Known, Lookup, lookup
 from infold.cli import options
-from infold.cli.input_files import InputFile, choose_session, input_options, read_input
-from infold.cli.output_files import OUTPUT_FORMATS, encode_sessions, write_file
+from infold.cli.files import (
+    OUTPUT_FORMATS,
+    InputFile,
+    choose_session,
+    encode_sessions,
+    input_options,
+    read_input,
+    write_file,
+)
 from infold.cli.render import CATEGORIES, Bar, frame, heading, make_table, narrowable, open_console, print_json, to_json
 from infold.core.budget import budget_for
 from infold.core.compact import Simulation, advance, compact

@@ -5,8 +5,7 @@ from pathlib import Path
 import click
 
 from infold.cli import options
-from infold.cli.input_files import choose_session, input_options, read_input
-from infold.cli.output_files import OUTPUT_FORMATS, encode_sessions, write_output
+from infold.cli.files import OUTPUT_FORMATS, choose_session, encode_sessions, input_options, read_input, write_output
 
 
 @click.command("convert", short_help="Write a session in another format.")

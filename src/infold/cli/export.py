@@ -7,7 +7,7 @@ import click
 from msgspec.structs import replace
 
 from infold.cli import options
-from infold.cli.output_files import encode_sessions, write_output
+from infold.cli.files import encode_sessions, write_output
 from infold.cli.session_lookup import find_session, open_existing_store, session_argument, store_location, store_options
 from infold.ports import SessionKey, Store
 from infold.session.titles import title_of

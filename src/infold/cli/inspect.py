@@ -13,7 +13,7 @@ from rich.text import Text
 
 from infold.catalogue import Assumed
 from infold.cli import options
-from infold.cli.input_files import InputFile, choose_session, input_options, read_input
+from infold.cli.files import InputFile, choose_session, input_options, read_input
 from infold.cli.render import (
     CATEGORIES,
     Bar,

@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from infold.cli import options
-from infold.cli.input_files import InputFile, choose_session, input_options, read_input
+from infold.cli.files import InputFile, choose_session, input_options, read_input
 from infold.cli.render import open_console, print_json
 from infold.core.entries import handle_of
 from infold.core.messages import Message, Part, ToolCallPart

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 import pytest
 
-from infold.cli.output_files import write_file
+from infold.cli.files import write_file
 
 
 @pytest.fixture
