@@ -46,6 +46,7 @@ from infold.reports.text import (
     printable,
     short_number,
 )
+from infold.session.context import window_exceeded
 from infold.session.counting import count_overhead, counting_for, split_preamble
 from infold.session.fit import fit
 from infold.session.report import Report
@@ -194,10 +195,7 @@ def _replay(session: RecordedSession, window: int | None, policy_name: str, know
     played = advance(Simulation(Log(SessionId(session.id), rendering)), history[len(preamble) :], inputs)
     final = compact(played.log, inputs)
     if isinstance(final.final, Stuck):
-        stuck = final.final
-        raise WindowExceeded(
-            floor_tokens=stuck.floor_tokens, usable_tokens=stuck.usable_tokens, overhead_tokens=stuck.overhead_tokens
-        )
+        raise window_exceeded(final.final)
     return Report(
         format="transcript",
         policy=policy.name,

@@ -9,7 +9,7 @@ import click
 from infold.catalogue import lookup
 from infold.cli import options
 from infold.cli.render import make_table, open_console, print_json
-from infold.core.budget import Budget, budget_for
+from infold.core.budget import budget_for
 from infold.core.policy import Amount
 from infold.errors import PolicyError
 from infold.reports.text import plural, printable
@@ -115,22 +115,18 @@ def _notes(settings: Settings, terms: SessionOptions) -> Iterator[str]:
 
 
 def _in_tokens(terms: SessionOptions) -> Iterator[str]:
+    if terms.model is None and terms.window_tokens is None:
+        return
+    known = None if terms.model is None else lookup(terms.model)
     try:
-        budget = _budget(terms)
+        budget = budget_for(resolve_window(terms.window_tokens, known), terms.policy)
     except PolicyError as error:
         yield f"in this window these settings contradict each other: {error}"
         return
-    if budget is not None and budget.bounded:
+    if budget.bounded:
         whose = terms.model or "this window"
         trigger = f"compacts at {budget.trigger_tokens:,}" if terms.policy.auto else "never compacts by itself"
         yield f"{whose}: usable {budget.usable_tokens:,} tokens, {trigger}, aims at {budget.target_tokens:,}"
-
-
-def _budget(terms: SessionOptions) -> Budget | None:
-    if terms.model is None and terms.window_tokens is None:
-        return None
-    known = None if terms.model is None else lookup(terms.model)
-    return budget_for(resolve_window(terms.window_tokens, known), terms.policy)
 
 
 def _to_json(settings: Settings, terms: SessionOptions, values: Mapping[str, StatedValue]) -> dict[str, object]:
@@ -143,9 +139,7 @@ def _plain(value: Value) -> object:
     match value:
         case Amount(unit="remaining") | str():
             return format_value(value)
-        case Amount(unit="tokens", value=number):
-            return int(number)
-        case Amount(value=number):
-            return number
-        case other:
-            return other
+        case Amount():
+            return int(value.value) if value.unit == "tokens" else value.value
+        case _:
+            return value

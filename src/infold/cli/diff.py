@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
-from msgspec import Struct
 from rich.console import Console
 from rich.text import Text
 
-from infold.agent.snapshots import DiffTotals, FileDiff, Snapshots, SnapshotSpan, session_span, sum_diffs, turn_spans
+from infold.agent.snapshots import FileDiff, Snapshots, SnapshotSpan, session_span, sum_diffs, turn_spans
 from infold.agent.trust import default_snapshot_folder
 from infold.cli import options
 from infold.cli.render import make_table, open_console, print_json
@@ -22,7 +21,6 @@ from infold.cli.session_lookup import (
     store_options,
 )
 from infold.core.entries import MessageEntry
-from infold.core.messages import Message
 from infold.errors import UsageError
 from infold.ports import SessionKey, Store
 from infold.reports.text import one_line, plural, printable
@@ -35,16 +33,6 @@ STYLES = (("+++", "bold"), ("---", "bold"), ("diff ", "bold"), ("@@", "cyan"), (
 
 BINARY = "GIT binary patch"
 NOTHING = "nothing to compare: no step has a snapshot (they need git, and agent.snapshots must be on)"
-
-
-class Comparison(Struct, frozen=True):
-    """Two snapshots of a session compared."""
-
-    session: str
-    span: SnapshotSpan
-    files: tuple[FileDiff, ...]
-    totals: DiffTotals
-    patch: bytes
 
 
 @click.command("diff", short_help="Show what a session changed on disk.")
@@ -71,35 +59,35 @@ def diff(
         key = find_session(opened, session, tenant)
         if session != LAST:
             note_other_folder(opened, key, Path.cwd())
-        found = _compare(opened, key, message, with_patch=not (stat or as_json))
+        span = _find_span(opened, key, message)
+    snapshots = Snapshots(Path(span.root or Path.cwd()), default_snapshot_folder(os.environ))
+    files = snapshots.diff(span.before, span.after)
+    totals = sum_diffs(files)
     if as_json:
-        print_json(_to_json(found, message, stat=stat))
+        counts = [{"file": one.file, "additions": one.additions, "deletions": one.deletions} for one in files]
+        compared = {"before": span.before, "after": span.after, "files": counts if stat else files, "totals": totals}
+        print_json({"session": key.session_id, "message": message, **compared})
         return
-    if not found.span.before:
+    if not span.before:
         click.echo(NOTHING, err=True)
         return
     console = open_console()
+    patch = b"" if stat else snapshots.patch(span.before, span.after)
     if stat:
-        _print_stat(console, found.files)
+        _print_stat(console, files)
     elif console.is_terminal:
-        _print_patch(console, found.patch)
+        _print_patch(console, patch)
     else:
-        click.echo(found.patch, nl=False)
-    totals = found.totals
+        click.echo(patch, nl=False)
     lines = f"{plural(totals.additions, 'line')} added, {plural(totals.deletions, 'line')} deleted"
     click.echo(f"{plural(totals.files, 'file')} changed, {lines}", err=not stat)
 
 
-def _compare(store: Store, key: SessionKey, message: int | None, *, with_patch: bool) -> Comparison:
+def _find_span(store: Store, key: SessionKey, wanted: int | None) -> SnapshotSpan:
+    """Return the snapshots around the turn that a user message began, or around the whole session."""
     numbered = [(at, entry.message) for at, entry in store.newest_first(key) if isinstance(entry, MessageEntry)][::-1]
-    span = session_span([one for _, one in numbered]) if message is None else _turn(numbered, message)
-    snapshots = Snapshots(Path(span.root or Path.cwd()), default_snapshot_folder(os.environ))
-    files = snapshots.diff(span.before, span.after)
-    patch = snapshots.patch(span.before, span.after) if with_patch else b""
-    return Comparison(key.session_id, span, files, sum_diffs(files), patch)
-
-
-def _turn(numbered: Sequence[tuple[int, Message]], wanted: int) -> SnapshotSpan:
+    if wanted is None:
+        return session_span([one for _, one in numbered])
     spans = turn_spans(numbered)
     found = next((span for span in spans if span.sequence == wanted), None)
     if found is not None:
@@ -107,18 +95,6 @@ def _turn(numbered: Sequence[tuple[int, Message]], wanted: int) -> SnapshotSpan:
     choices = ", ".join(str(span.sequence) for span in spans[-MOST_CHOICES:])
     remedy = f"the newest are: {choices}" if choices else "this session has none"
     raise UsageError(f"entry {wanted} is not a message that a user wrote; {remedy}")
-
-
-def _to_json(found: Comparison, message: int | None, *, stat: bool) -> dict[str, object]:
-    counts = [{"file": one.file, "additions": one.additions, "deletions": one.deletions} for one in found.files]
-    return {
-        "session": found.session,
-        "message": message,
-        "before": found.span.before,
-        "after": found.span.after,
-        "files": counts if stat else found.files,
-        "totals": found.totals,
-    }
 
 
 def _print_patch(console: Console, patch: bytes) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 import click
-import msgspec
+from msgspec.structs import asdict
 from rich.table import Table
 
 from infold.catalogue import Assumed, Lookup, ModelEntry, Prices, lookup, shipped_table
@@ -71,7 +71,10 @@ def _describe(found: Lookup, name: str) -> Iterator[str]:
             yield f"  names that contain it: {', '.join(one.name for one in like)}"
     else:
         yield f"{found.matched}: {entry.provider or 'provider not known'} (matched by: {', '.join(found.how)})"
-    yield from _limits(entry)
+    yield f"  window: {entry.context_tokens:,} tokens"
+    for name, most in (("input", entry.input_tokens), ("output", entry.output_tokens)):
+        if most is not None:
+            yield f"  {name}: at most {most:,} tokens"
     if entry.prices is not None:
         yield f"  dollars per million tokens: {_prices(entry.prices)}"
     for tier in entry.tiers:
@@ -79,14 +82,6 @@ def _describe(found: Lookup, name: str) -> Iterator[str]:
     yield f"  counted as: {entry.family}"
     if entry.source and entry.as_of:
         yield f"  from: {entry.source}, {entry.as_of}"
-
-
-def _limits(entry: ModelEntry) -> Iterator[str]:
-    yield f"  window: {entry.context_tokens:,} tokens"
-    if entry.input_tokens is not None:
-        yield f"  input: at most {entry.input_tokens:,} tokens"
-    if entry.output_tokens is not None:
-        yield f"  output: at most {entry.output_tokens:,} tokens"
 
 
 def _prices(prices: Prices) -> str:
@@ -105,7 +100,7 @@ def _lookup_json(found: Lookup) -> dict[str, object]:
         stated |= {"reason": found.reason, "advice": found.advice}
     else:
         stated |= {"matched": found.matched, "how": found.how}
-    return {"known": not isinstance(found, Assumed), **stated, "model": _entry_json(found.entry)}
+    return {"known": not isinstance(found, Assumed), **stated, "model": asdict(found.entry)}
 
 
 # The list.
@@ -113,7 +108,7 @@ def _lookup_json(found: Lookup) -> dict[str, object]:
 
 def _show_list(entries: list[ModelEntry], *, as_json: bool) -> None:
     if as_json:
-        print_json({"as_of": shipped_table().as_of, "models": [_entry_json(entry) for entry in entries]})
+        print_json({"as_of": shipped_table().as_of, "models": [asdict(entry) for entry in entries]})
         return
     if not entries:
         click.echo("no name, provider or family of a model contains this text; try a shorter one", err=True)
@@ -143,8 +138,3 @@ def _size(tokens: int | None) -> str:
 
 def _price(dollars: float | None) -> str:
     return "" if dollars is None else f"{dollars:.4g}"
-
-
-def _entry_json(entry: ModelEntry) -> dict[str, object]:
-    """Return an entry with every field, also those without a value."""
-    return {field: getattr(entry, field) for field in msgspec.structs.asdict(entry)}

@@ -6,6 +6,7 @@ Everything has a form without colour, and uses characters beyond ASCII only if t
 import io
 import sys
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import click
@@ -54,17 +55,19 @@ CATEGORIES = {
 # Output.
 
 
-def open_console(*, plain: bool = False, plain_width: int = PLAIN_WIDTH) -> Console:
+def open_console(*, plain: bool = False, plain_width: int = PLAIN_WIDTH, colour: bool = False) -> Console:
     """Return a console with colours and movement in a terminal, or else with lines of a fixed width.
 
-    What the encoding of the output cannot show becomes a question mark.
+    `colour` gives colours also to a pipe. What the encoding of the output cannot show becomes a question mark.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
-    console = Console(highlight=False, markup=False, emoji=False)
-    if console.is_terminal and not plain:
-        return console
-    return Console(highlight=False, markup=False, emoji=False, color_system=None, width=plain_width)
+    literal = partial(Console, highlight=False, markup=False, emoji=False)
+    console = literal()
+    width = console.width if console.is_terminal and not plain else plain_width
+    if colour:
+        return literal(color_system="standard", no_color=False, width=width)
+    return console if console.is_terminal and not plain else literal(color_system=None, width=width)
 
 
 def to_json(value: Any) -> bytes:

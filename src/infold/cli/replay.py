@@ -13,7 +13,6 @@ from typing import TypeVar
 
 import click
 import msgspec
-from msgspec import Struct
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -49,15 +48,8 @@ def _policies(ctx: click.Context, param: click.Parameter, value: str) -> tuple[s
 
 
 def _windows(ctx: click.Context, param: click.Parameter, value: str) -> tuple[int, ...]:
-    return tuple(dict.fromkeys(_window(ctx, param, text) for text in value.split(",")))
-
-
-def _window(ctx: click.Context, param: click.Parameter, value: str) -> int:
-    if value.strip() == OWN_WINDOW:
-        return 0
-    tokens = parse_tokens(ctx, param, value)
-    assert tokens is not None
-    return tokens
+    sizes = (0 if text.strip() == OWN_WINDOW else parse_tokens(ctx, param, text) or 0 for text in value.split(","))
+    return tuple(dict.fromkeys(sizes))
 
 
 def _model(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -112,11 +104,8 @@ def replay(ctx: click.Context, /, **given: object) -> None:
         overhead_tokens=params["overhead"],
     )
     console = open_console(plain=params["plain"])
-    found = ReplayReport(
-        plan,
-        shipped_table().as_of,
-        tuple(_replay_files(params["files"], _Work(plan, refetch=not params["no_refetch"]), params["jobs"])),
-    )
+    work = partial(_replay_file, plan=plan, refetch=not params["no_refetch"])
+    found = ReplayReport(plan, shipped_table().as_of, tuple(_replay_files(params["files"], work, params["jobs"])))
     console.print(build_tables(found, plain=params["plain"] or not console.is_terminal))
     _write(params["json_file"], to_json(found))
     _write(params["html_file"], to_html(found).encode())
@@ -139,7 +128,9 @@ def _print_retention(files: Sequence[Path], jobs: int | None, json_file: Path | 
     _write(json_file, msgspec.json.format(msgspec.json.encode(summary), indent=1) + b"\n")
 
 
-def _replay_files(files: Sequence[Path], work: "_Work", jobs: int | None) -> Iterator[FileOutcome | BrokenFile]:
+def _replay_files(
+    files: Sequence[Path], work: Callable[[Path], FileOutcome | BrokenFile], jobs: int | None
+) -> Iterator[FileOutcome | BrokenFile]:
     """Yield each file's outcome in order, with a progress bar on stderr."""
     columns = (TextColumn("replaying"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
     stderr = Console(stderr=True)
@@ -161,16 +152,9 @@ def _map(work: Callable[[Item], Result], items: Sequence[Item], jobs: int | None
         yield from pool.map(work, items)
 
 
-class _Work(Struct, frozen=True):
-    """Replay one file; picklable."""
-
-    plan: ReplayPlan
-    refetch: bool
-
-    def __call__(self, path: Path) -> FileOutcome | BrokenFile:
-        ruler = counting_for("o200k").ruler
-        charged = partial(make_refetch, ruler=ruler) if self.refetch else None
-        return replay_file(path, self.plan, ruler, refetch_for=charged)
+def _replay_file(path: Path, *, plan: ReplayPlan, refetch: bool) -> FileOutcome | BrokenFile:
+    ruler = counting_for("o200k").ruler
+    return replay_file(path, plan, ruler, refetch_for=partial(make_refetch, ruler=ruler) if refetch else None)
 
 
 def _write(path: Path | None, content: bytes) -> None:

@@ -22,7 +22,7 @@ from infold.gateway.tenants import Tenants, TenantSessions, secret_for
 from infold.gateway.upstream import PROVIDERS, Upstreams, is_address
 from infold.ports import FullStore
 from infold.session.process_settings import plugins_from
-from infold.settings import GatewaySettings, Settings, StoreLimits, read_settings
+from infold.settings import Settings, StoreLimits, read_settings
 from infold.settings.schema import format_value
 from infold.wiring import embedded_model, located, open_store
 
@@ -67,7 +67,23 @@ def serve_until_signal(
         default = "" if named else stack.enter_context(embedded_model()).url
         hub = EventHub()
         sessions = TenantSessions(opened, settings, hub, plugins_from(settings))
-        gateway = _gateway(Upstreams(named, default), tenants, sessions, hub, token=token, given=settings.gateway)
+        given = settings.gateway
+        gateway = Gateway(
+            upstreams=Upstreams(named, default),
+            tenants=tenants,
+            sessions=sessions,
+            hub=hub,
+            limits=GatewayLimits(
+                header_seconds=given.header_seconds,
+                body_seconds=given.body_seconds,
+                idle_seconds=given.idle_seconds,
+                connections=connections_allowed(given.max_connections),
+            ),
+            token=token,
+            pages=page_routes(opened, SessionActions(sessions), hub),
+            content_policy=CONTENT_POLICY,
+            allowed_hosts=given.allowed_hosts,
+        )
         server = Server(application(gateway), gateway.limits, on_exit=hub.close)
         _print_hint(listener, named, place, token=token)
         server.serve_until_signal(listener)
@@ -117,33 +133,6 @@ def limits_enforced(store: FullStore, limits: StoreLimits, every_seconds: float 
     finally:
         ended.set()
         thread.join()
-
-
-def _gateway(
-    upstreams: Upstreams,
-    tenants: Tenants,
-    sessions: TenantSessions,
-    hub: EventHub,
-    *,
-    token: str,
-    given: GatewaySettings,
-) -> Gateway:
-    return Gateway(
-        upstreams=upstreams,
-        tenants=tenants,
-        sessions=sessions,
-        hub=hub,
-        limits=GatewayLimits(
-            header_seconds=given.header_seconds,
-            body_seconds=given.body_seconds,
-            idle_seconds=given.idle_seconds,
-            connections=connections_allowed(given.max_connections),
-        ),
-        token=token,
-        pages=page_routes(sessions.store, SessionActions(sessions), hub),
-        content_policy=CONTENT_POLICY,
-        allowed_hosts=given.allowed_hosts,
-    )
 
 
 @contextmanager

@@ -114,13 +114,7 @@ def show(session: str, media: str | None, output: Path | None, **given: Any) -> 
         ]
         print_json({"session": shown.id, "title": shown.title, "entries": entries})
         return
-    console = open_console()
-    if given["color"]:
-        width = console.width
-        console = Console(
-            highlight=False, markup=False, emoji=False, color_system="standard", no_color=False, width=width
-        )
-    print_session(console, shown, full=given["full"])
+    print_session(open_console(colour=given["color"]), shown, full=given["full"])
 
 
 def _write_medium(medium: Medium, path: Path) -> None:

@@ -28,7 +28,6 @@ from mcp.types import (
 )
 
 from infold.errors import InfoldError
-from infold.mcp import tools
 from infold.mcp.tools import INSTRUCTIONS, TOOLS, RecallTools
 from infold.session.media import Medium
 
@@ -57,7 +56,11 @@ def server_for(toolbox: RecallTools) -> Server[dict[str, object]]:
         context: ServerRequestContext[dict[str, object]], params: PaginatedRequestParams | None
     ) -> ListToolsResult:
         del context, params
-        return ListToolsResult(tools=[_as_protocol_tool(tool) for tool in TOOLS])
+        tools = [
+            Tool(name=tool.name, description=tool.description, input_schema=tool.arguments, annotations=READS_ONLY)
+            for tool in TOOLS
+        ]
+        return ListToolsResult(tools=tools)
 
     async def call_tool(
         context: ServerRequestContext[dict[str, object]], params: CallToolRequestParams
@@ -74,10 +77,6 @@ def server_for(toolbox: RecallTools) -> Server[dict[str, object]]:
         on_list_tools=list_tools,
         on_call_tool=call_tool,
     )
-
-
-def _as_protocol_tool(tool: tools.ToolListing) -> Tool:
-    return Tool(name=tool.name, description=tool.description, input_schema=tool.arguments, annotations=READS_ONLY)
 
 
 def _answer(toolbox: RecallTools, params: CallToolRequestParams) -> CallToolResult:

@@ -5,7 +5,7 @@ provider's calibration applies; a recorded session is counted by the tokeniser o
 `infold.session.report`.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from heapq import nlargest
 from itertools import groupby
@@ -327,10 +327,7 @@ def _turns(messages: Sequence[Message], tokens: Sequence[int]) -> Iterator[TurnC
 
 
 def _tools(messages: Iterable[Message], ruler: Ruler) -> tuple[ToolContents, ...]:
-    calls: Counter[str] = Counter()
-    failed: Counter[str] = Counter()
-    in_calls: defaultdict[str, int] = defaultdict(int)
-    in_results: defaultdict[str, int] = defaultdict(int)
+    calls, failed, in_calls, in_results = (Counter[str]() for _ in range(4))
     for message in messages:
         for call in calls_of(message):
             calls[call.tool] += 1
@@ -338,10 +335,8 @@ def _tools(messages: Iterable[Message], ruler: Ruler) -> tuple[ToolContents, ...
         for result in results_of(message):
             failed[result.tool] += result.status != "completed"
             in_results[result.tool] += measure_part(result, ruler)
-    tools = (
-        ToolContents(name, calls[name], failed[name], in_calls[name], in_results[name])
-        for name in {**in_calls, **in_results}
-    )
+    names = {*in_calls, *in_results}
+    tools = (ToolContents(name, calls[name], failed[name], in_calls[name], in_results[name]) for name in names)
     return tuple(sorted(tools, key=lambda tool: (-tool.tokens, tool.tool)))
 
 

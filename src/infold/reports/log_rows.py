@@ -22,7 +22,7 @@ from infold.core.messages import (
 )
 from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, measure_part
 from infold.reports.stored_log import RENDERING, NumberedEntry
-from infold.reports.text import describe_entry, excerpt
+from infold.reports.text import describe_entry, excerpt, part_text
 from infold.reports.timeline import Annotation
 
 MessageState: TypeAlias = Literal["in view", "pruned", "clipped", "folded", "taken back"]
@@ -175,10 +175,8 @@ def _preview_part(part: Part) -> str:
     match part:
         case ToolCallPart():
             return f"{part.tool} {part.arguments[:600]}"
-        case ToolResultPart():
-            return part.output[:1_200]
-        case ReasoningPart():
-            return part.text[:1_200]
+        case ToolResultPart() | ReasoningPart():
+            return part_text(part)[:1_200]
         case FilePart():
             return part.name or part.media_type
         case CompactionPart():

@@ -96,18 +96,13 @@ def shorten_result(done: ToolRun, width: int) -> tuple[str, ...]:
 
 def replaced_text(called: events.ToolCalled, root: Path) -> str:
     """Return the file that a call replaces; empty if it does not exist or is not text."""
-    path = path_in(called) if called.tool == "write" else ""
+    path = _field(called, "path") if called.tool == "write" else ""
     try:
         place = root / path
         is_small = bool(path) and place.is_file() and place.stat().st_size <= MOST_COMPARED
         return place.read_text("utf-8") if is_small and not is_database_in_use(place) else ""
     except (OSError, ValueError):
         return ""
-
-
-def path_in(called: events.ToolCalled) -> str:
-    """Return the file that a call changes; empty if it is not known."""
-    return _field(called, "path") if called.tool in ("edit", "write") else ""
 
 
 def changes_in(done: ToolRun) -> tuple[str, ...]:

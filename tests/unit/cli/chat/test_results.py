@@ -5,7 +5,7 @@ import json
 import pytest
 
 from infold.agent.events import ToolAnswered, ToolCalled
-from infold.cli.chat.screen import MOST_COMPARED, MOST_KEPT, Results, ToolRun, changes_in, path_in, shorten_result
+from infold.cli.chat.screen import MOST_COMPARED, MOST_KEPT, Results, ToolRun, changes_in, shorten_result
 from infold.core.messages import ResultStatus
 
 
@@ -62,13 +62,6 @@ def test_a_written_file_is_compared_with_what_was_there() -> None:
 def test_what_changed_nothing_has_no_changes(result: ToolRun) -> None:
     """A failed edit, another tool, a text too large to compare and broken arguments show none."""
     assert changes_in(result) == ()
-
-
-def test_only_tools_that_change_files_name_one() -> None:
-    """The path of an edit or a write is known beforehand."""
-    assert path_in(ToolCalled("c", "write", '{"path": "a/b"}', "")) == "a/b"
-    assert path_in(ToolCalled("c", "read", '{"path": "a/b"}', "")) == ""
-    assert path_in(ToolCalled("c", "edit", '{"path": 3}', "")) == ""
 
 
 def test_results_are_numbered() -> None:
