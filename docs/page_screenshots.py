@@ -20,7 +20,7 @@ from playwright.sync_api import Browser, Page  # noqa: E402 - after the path to 
 from tests.e2e.page_stage import Player, browser, serving  # noqa: E402
 
 from infold.core.messages import SessionId  # noqa: E402
-from infold.gateway.page.params import encode_key  # noqa: E402
+from infold.gateway.page.routes import encode_key  # noqa: E402
 from infold.ports import SessionKey  # noqa: E402
 from infold.stores.sqlite import SqliteStore  # noqa: E402
 

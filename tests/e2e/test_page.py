@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from infold.core.entries import Handle, MessageEntry, Pin, Pruning
 from infold.core.messages import AssistantMessage, MessageId, SessionId, ToolCallPart
 from infold.core.summary_request import SummaryRequest
-from infold.gateway.page.params import encode_key
+from infold.gateway.page.routes import encode_key
 from infold.ports import SessionKey
 from infold.stores.sqlite import SqliteStore
 from infold.testing.builders import numbered, replies, result, user

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.core.messages import SessionId
-from infold.gateway.page.params import encode_key
+from infold.gateway.page.routes import encode_key
 from infold.ports import SessionKey
 from infold.stores.sqlite import SqliteStore
 

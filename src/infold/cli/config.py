@@ -14,19 +14,9 @@ from infold.core.policy import Amount
 from infold.errors import PolicyError
 from infold.reports.text import plural, printable
 from infold.session.settings import resolve_window
-from infold.settings import (
-    KEYS,
-    SessionOptions,
-    Settings,
-    StatedValue,
-    Value,
-    find_key,
-    format_value,
-    nearest_name,
-    read_settings,
-    user_file,
-)
-from infold.settings.schema import UPSTREAM
+from infold.settings.load import StatedValue, user_file
+from infold.settings.resolve import SessionOptions, Settings, read_settings
+from infold.settings.schema import KEYS, UPSTREAM, Value, find_key, format_value, nearest_name
 
 PLAIN_WIDTH = 400
 """Columns if there is no terminal: room for any path, so that none is cut."""

@@ -4,7 +4,7 @@ import pytest
 
 from infold.core.policy import preset
 from infold.errors import SettingsError, UsageError
-from infold.settings import GatewaySettings, PluginSettings, RecallSettings, StoreLimits
+from infold.settings.resolve import GatewaySettings, PluginSettings, RecallSettings, StoreLimits
 from infold.settings.schema import KEYS, KEYS_BY_NAME
 
 from .conftest import Project

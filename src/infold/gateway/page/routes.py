@@ -4,11 +4,12 @@ The gateway adds the header of `CONTENT_POLICY`, requires a token, and refuses p
 """
 
 import re
-from collections.abc import Callable
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Mapping
 from itertools import islice
 from os import PathLike, stat_result
 from time import time
-from urllib.parse import quote
+from urllib.parse import parse_qsl, quote
 
 from msgspec import Struct
 from starlette.middleware import Middleware
@@ -18,13 +19,13 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from infold.errors import InfoldError, UsageError
+from infold.core.messages import SessionId
+from infold.errors import InfoldError, UnknownSession, UnusableKey, UsageError
 from infold.gateway.actions import SessionActions
 from infold.gateway.auth import TOKEN_SCOPE
 from infold.gateway.event_hub import EventHub
 from infold.gateway.page.chart import draw_chart
 from infold.gateway.page.live import stream_updates
-from infold.gateway.page.params import decode_key, encode_key, int_param, key_in, read_form
 from infold.gateway.page.templates import STATIC, ErrorPages, Templates, static_version, status_of
 from infold.ports import FullStore, SessionKey
 from infold.reports.details import CompactionDetail, entry_detail, message_detail
@@ -78,6 +79,24 @@ DONE = {
     "released": "Released.",
 }
 """What a page says after a form was sent."""
+
+LABELS = {
+    "up_to": "the first message to keep",
+    "sequence": "the entry to undo",
+    "before": "the entry to stop before",
+    "page": "the page",
+    "at": "the entry",
+}
+"""What each number is called in an error."""
+
+LARGEST_FORM = 64_000
+"""Bytes of a form; the focus of a compaction is a sentence or two."""
+
+LONGEST_NUMBER = 18
+FORM_TYPE = "application/x-www-form-urlencoded"
+
+SEPARATOR = "\0"
+"""Between tenant and id; keys do not contain it."""
 
 _REMARK = re.compile(r"\n\n(?=\[(?:passages only|also found in [\d., ]+); ask for a handle to read its part\]\s*\Z)")
 """Before the remark that recall may add to its answer."""
@@ -350,3 +369,48 @@ def _client_url(request: Request) -> str:
     """Return the base URL for a client; it contains the token if the gateway requires one."""
     base = str(request.base_url).rstrip("/")
     return f"{base}/t/$INFOLD_TOKEN" if request.scope.get(TOKEN_SCOPE) else base
+
+
+# What a request carries: the session in its path, numbers in its query, the fields of a form.
+
+
+def encode_key(key: SessionKey) -> str:
+    """Return a session's key as one segment of a URL, whatever characters it contains."""
+    return urlsafe_b64encode(f"{key.tenant}{SEPARATOR}{key.session_id}".encode()).decode().rstrip("=")
+
+
+def decode_key(address: str) -> SessionKey:
+    """Return the key that a segment of a URL stands for; raise `UnknownSession` if it is not valid."""
+    try:
+        text = urlsafe_b64decode(address.encode("ascii") + b"=" * (-len(address) % 4)).decode()
+        tenant, _, session_id = text.partition(SEPARATOR)
+        return SessionKey(tenant, SessionId(session_id))
+    except (ValueError, UnusableKey) as error:
+        raise UnknownSession(address) from error
+
+
+def key_in(request: Request) -> SessionKey:
+    """Return the session in the path of a request; raise `UnknownSession` if it is not valid."""
+    return decode_key(request.path_params["address"])
+
+
+def int_param(given: Mapping[str, str], name: str) -> int | None:
+    """Return the number of an entry or of a page; `None` if the field is empty, `UsageError` if it is not a number."""
+    text = given.get(name, "").strip()
+    if not text:
+        return None
+    if not text.isdecimal() or len(text) > LONGEST_NUMBER:
+        raise UsageError(f"{LABELS.get(name, name)} must be a number, not {text[:40]!r}; go back and leave it empty")
+    return int(text)
+
+
+async def read_form(request: Request) -> dict[str, str]:
+    """Return the fields of a form sent by a browser; raise `UsageError` for anything else."""
+    if request.headers.get("content-type", "").partition(";")[0].strip() != FORM_TYPE:
+        raise UsageError("this is not a form of the page; use its buttons")
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > LARGEST_FORM:
+            raise UsageError(f"the form is larger than {LARGEST_FORM:,} bytes; shorten it")
+    return dict(parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True))

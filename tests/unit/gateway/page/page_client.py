@@ -9,8 +9,7 @@ from infold.core.events import Event
 from infold.errors import InfoldError
 from infold.gateway.actions import SessionActions
 from infold.gateway.event_hub import EventHub
-from infold.gateway.page.params import encode_key
-from infold.gateway.page.routes import page_routes
+from infold.gateway.page.routes import encode_key, page_routes
 from infold.ports import FullStore, SessionKey
 from infold.session.compaction import Preview
 

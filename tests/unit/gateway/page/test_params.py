@@ -11,7 +11,7 @@ from starlette.types import Message
 
 from infold.core.messages import SessionId
 from infold.errors import UnknownSession, UsageError
-from infold.gateway.page.params import LARGEST_FORM, decode_key, encode_key, int_param, read_form
+from infold.gateway.page.routes import LARGEST_FORM, decode_key, encode_key, int_param, read_form
 from infold.ports import SessionKey
 
 FORM = "application/x-www-form-urlencoded"

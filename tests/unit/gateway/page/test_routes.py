@@ -27,8 +27,14 @@ from infold.core.entries import (
 from infold.core.ledger import Ledger, Quote
 from infold.core.messages import FilePart, MessageId, ModelRef, SessionId, UserMessage
 from infold.errors import StoreBroken, StoreConflict, UsageError
-from infold.gateway.page.params import encode_key
-from infold.gateway.page.routes import CONTENT_POLICY, MOST_ROWS, RecalledPassage, page_routes, split_passages
+from infold.gateway.page.routes import (
+    CONTENT_POLICY,
+    MOST_ROWS,
+    RecalledPassage,
+    encode_key,
+    page_routes,
+    split_passages,
+)
 from infold.ports import SessionKey
 from infold.session.compaction import Preview
 from infold.session.recall import recall
