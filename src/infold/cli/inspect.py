@@ -278,12 +278,7 @@ def _to_json(inspection: Inspection) -> dict[str, Any]:
         "compactions": [asdict(one) for one in session.compactions],
         "cost_dollars": contents.cost_dollars,
         "sessions": [
-            {
-                "id": one.id,
-                "parent": one.parent,
-                "messages": len(one.messages),
-                "tokens": inspection.tokens_of(one),
-            }
+            {"id": one.id, "parent": one.parent, "messages": len(one.messages), "tokens": inspection.tokens_of(one)}
             for one in inspection.file.sessions
         ],
         "skipped": [asdict(one) for one in inspection.file.skipped],

@@ -129,11 +129,7 @@ def role_of(message: Message) -> str:
 
 
 def _row(
-    sequence: int,
-    entry: Entry,
-    annotation: Annotation | None,
-    log: Log,
-    amendments: Iterable[tuple[int, Amendment]],
+    sequence: int, entry: Entry, annotation: Annotation | None, log: Log, amendments: Iterable[tuple[int, Amendment]]
 ) -> LogRow:
     if annotation is not None:
         return LogRow(

@@ -6,6 +6,7 @@ line. `printable` makes it safe for a terminal, `visible` for a page, whose temp
 
 import re
 from datetime import UTC, datetime
+from unicodedata import bidirectional
 
 from msgspec import Struct
 
@@ -134,20 +135,10 @@ LONGEST_TEXT = 20_000
 
 LONGEST_EXCERPT = 220
 
-_DIRECTIONS = {
-    0x061C: "ALM",
-    0x200E: "LRM",
-    0x200F: "RLM",
-    0x202A: "LRE",
-    0x202B: "RLE",
-    0x202C: "PDF",
-    0x202D: "LRO",
-    0x202E: "RLO",
-    0x2066: "LRI",
-    0x2067: "RLI",
-    0x2068: "FSI",
-    0x2069: "PDI",
-}
+_MARKS = {0x061C: "ALM", 0x200E: "LRM", 0x200F: "RLM"}
+_DIRECTIONS = {code: bidirectional(chr(code)) for code in (*range(0x202A, 0x202F), *range(0x2066, 0x206A))} | _MARKS
+"""Characters that change the direction of writing, by their names in Unicode: LRE, RLO, PDI and others."""
+
 _CONTROL_PICTURES = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n\r"}
 _VISIBLE = {**_CONTROL_PICTURES, 0x7F: "\u2421", **{code: f"⟨{name}⟩" for code, name in _DIRECTIONS.items()}}
 _SPACE = re.compile(r"\s+")

@@ -11,14 +11,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.core.entries import (
-    Amendment,
-    Clipping,
-    Entry,
-    Pruning,
-    Rejection,
-    Restoration,
-)
+from infold.core.entries import Amendment, Clipping, Entry, Pruning, Rejection, Restoration
 from infold.core.load import load
 from infold.core.log import Log
 from infold.core.messages import AssistantMessage, Overhead, SessionId, Usage

@@ -30,11 +30,7 @@ from infold.settings.load import (
 from infold.settings.schema import DOCUMENT_VARIABLES, KEYS, KEYS_BY_NAME, POLICY_FIELDS, UPSTREAM, Value
 
 _TAIL_RULES = MappingProxyType(
-    {
-        "compaction.keep_turns": "turns",
-        "compaction.tail_turns": "tokens",
-        "compaction.preserve_recent_tokens": "tokens",
-    }
+    {"compaction.keep_turns": "turns", "compaction.tail_turns": "tokens", "compaction.preserve_recent_tokens": "tokens"}
 )
 """The keys that only one rule for the tail uses, and which rule."""
 
