@@ -23,7 +23,7 @@ from infold.cli.files import (
     read_input,
     write_file,
 )
-from infold.cli.render import CATEGORIES, Bar, frame, heading, make_table, narrowable, open_console, print_json, to_json
+from infold.cli.render import CATEGORIES, Bar, frame, heading, make_table, open_console, print_json, titled, to_json
 from infold.core.budget import budget_for
 from infold.core.compact import Simulation, advance, compact
 from infold.core.events import Clipped, Compacted, Exceeded, Pruned
@@ -252,8 +252,7 @@ def _summary(result: CompactedSession, *, plain: bool) -> Iterator[RenderableTyp
             table.add_row(name, short_number(before[name]), bars[0], short_number(after[name]), bars[1])
     totals = (short_number(sum(before.values())), "", short_number(sum(after.values())), "")
     table.add_row("total", *totals, style="bold")
-    yield heading("By category")
-    yield narrowable(table)
+    yield titled("By category", table)
 
 
 def _events(report: Report) -> Iterator[RenderableType]:

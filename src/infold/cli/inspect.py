@@ -12,19 +12,8 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from infold.catalogue import Assumed
-from infold.cli import options
+from infold.cli import options, render
 from infold.cli.files import InputFile, choose_session, input_options, read_input
-from infold.cli.render import (
-    CATEGORIES,
-    Bar,
-    heading,
-    legend,
-    make_table,
-    narrowable,
-    open_console,
-    print_json,
-    window_bar,
-)
 from infold.errors import InfoldError
 from infold.reports.contents import (
     MeasuredBy,
@@ -91,9 +80,9 @@ def inspect(
         except InfoldError as error:
             errors.append(" ".join(str(error).split()))
     if as_json:
-        print_json({"files": [_to_json(inspection) for inspection in inspections]})
+        render.print_json({"files": [_to_json(inspection) for inspection in inspections]})
     else:
-        console = open_console()
+        console = render.open_console()
         for inspection in inspections:
             print_inspection(console, inspection, plain=not console.is_terminal)
     for problem in errors:
@@ -153,23 +142,23 @@ def _window(inspection: Inspection, *, width: int, plain: bool) -> Iterator[Rend
     full = f"{share:.0%} of" if share <= 1 else f"{share:.1f} times"
     newest = contents.usage.newest_context_tokens if contents.usage else 0
     reported = f"; the provider last reported {short_number(newest)}" if contents.usage else ""
-    yield heading(
+    yield render.heading(
         f"The window: {short_number(contents.now_tokens)} tokens, {full} its {short_number(window)}{reported}"
     )
-    yield window_bar(contents.now, window=whole, limit=whole, width=min(80, width - 2), plain=plain)
-    yield legend([name for name in CATEGORIES if contents.now.get(name)], plain=plain)
+    yield render.window_bar(contents.now, window=whole, limit=whole, width=min(80, width - 2), plain=plain)
+    yield render.legend([name for name in render.CATEGORIES if contents.now.get(name)], plain=plain)
 
 
 def _categories(inspection: Inspection, *, plain: bool) -> Iterator[RenderableType]:
     contents, costs = inspection.contents, inspection.contents.cost_dollars
     compacted = first_in_window(inspection.session) > 0
     columns = ("category", "", "tokens", "share", *(("dollars",) if costs else ()))
-    table = make_table(*columns, *(("whole record",) if compacted else ()))
+    table = render.make_table(*columns, *(("whole record",) if compacted else ()))
     shown = [name for name in contents.now if contents.whole[name] or contents.now[name]]
     largest = max((contents.now[name] for name in shown), default=0) or 1
     for name in shown:
         tokens = contents.now[name]
-        bar = Bar(tokens / largest, width=BAR_CELLS, colour=CATEGORIES[name].colour, plain=plain)
+        bar = render.Bar(tokens / largest, width=BAR_CELLS, colour=render.CATEGORIES[name].colour, plain=plain)
         cells = [short_number(tokens), f"{tokens / max(1, contents.now_tokens):.0%}"]
         cells += [dollars(costs[name])] if costs else []
         table.add_row(name, bar, *cells, *([short_number(contents.whole[name])] if compacted else []))
@@ -177,52 +166,48 @@ def _categories(inspection: Inspection, *, plain: bool) -> Iterator[RenderableTy
     table.add_row("total", "", *total, *([short_number(contents.whole_tokens)] if compacted else []), style="bold")
     after = ", after the last recorded compaction" if compacted else ""
     priced = "; dollars are for sending it once, uncached" if costs else ""
-    yield heading(f"By category{after}{priced}")
-    yield narrowable(table)
+    yield render.titled(f"By category{after}{priced}", table)
 
 
 def _turns(contents: RecordedContents, *, plain: bool) -> Iterator[RenderableType]:
     turns = contents.turns
     chosen = {turn.number for turn in nlargest(MOST_ROWS, turns, key=lambda turn: turn.tokens)}
     largest = max((turn.tokens for turn in turns), default=0) or 1
-    table = make_table("turn", "", "tokens", "messages", "from", free="user message")
+    table = render.make_table("turn", "", "tokens", "messages", "from", free="user message")
     for turn in turns:
         if turn.number in chosen:
-            bar = Bar(turn.tokens / largest, width=BAR_CELLS // 2, colour="cyan", plain=plain)
+            bar = render.Bar(turn.tokens / largest, width=BAR_CELLS // 2, colour="cyan", plain=plain)
             said = one_line(turn.said) if turn.number else "(before the first user message)"
             numbers = (short_number(turn.tokens), f"{turn.messages:,}", f"{turn.first_message}")
             table.add_row(str(turn.number), bar, *numbers, said)
-    yield heading(_title("By turn", len(turns), "turns"))
-    yield narrowable(table)
+    yield render.titled(_title("By turn", len(turns), "turns"), table)
 
 
 def _tools(contents: RecordedContents, *, plain: bool) -> Iterator[RenderableType]:
     if not contents.tools:
         return
     largest = contents.tools[0].tokens or 1
-    table = make_table("tool", "", "tokens", "calls", "failed", "in calls", "in results")
+    table = render.make_table("tool", "", "tokens", "calls", "failed", "in calls", "in results")
     for tool in contents.tools[:MOST_ROWS]:
-        bar = Bar(tool.tokens / largest, width=BAR_CELLS // 2, colour="red", plain=plain)
+        bar = render.Bar(tool.tokens / largest, width=BAR_CELLS // 2, colour="red", plain=plain)
         sizes = (short_number(tool.call_tokens), short_number(tool.result_tokens))
         counts = (short_number(tool.tokens), f"{tool.calls:,}", f"{tool.failed or ''}")
         table.add_row(one_line(tool.tool, 32), bar, *counts, *sizes)
-    yield heading(_title("By tool", len(contents.tools), "tools"))
-    yield narrowable(table)
+    yield render.titled(_title("By tool", len(contents.tools), "tools"), table)
 
 
 def _largest(contents: RecordedContents) -> Iterator[RenderableType]:
-    table = make_table("handle", "what", "tokens", left={"what"}, free="begins")
+    table = render.make_table("handle", "what", "tokens", left={"what"}, free="begins")
     for part in contents.largest:
         table.add_row(part.handle, one_line(part.what, 32), short_number(part.tokens), one_line(part.excerpt))
-    yield heading("Largest parts (infold recall FILE HANDLE shows one whole)")
-    yield narrowable(table)
+    yield render.titled("Largest parts (infold recall FILE HANDLE shows one whole)", table)
 
 
 def _recorded(inspection: Inspection) -> Iterator[RenderableType]:
     usage, compactions = inspection.contents.usage, inspection.session.compactions
     if usage is not None:
         cost = f", cost {dollars(usage.cost_dollars)}" if usage.cost_dollars else ""
-        yield heading(f"Recorded usage: {plural(usage.replies, 'reply')}{cost}")
+        yield render.heading(f"Recorded usage: {plural(usage.replies, 'reply')}{cost}")
         yield Text(
             f"  input {short_number(usage.input)}, from cache {short_number(usage.cache_read)}, "
             f"to cache {short_number(usage.cache_write)}, output {short_number(usage.output + usage.reasoning)}\n"
@@ -231,27 +216,26 @@ def _recorded(inspection: Inspection) -> Iterator[RenderableType]:
         )
     if compactions:
         newest = f", the newest {MOST_ROWS}" if len(compactions) > MOST_ROWS else ""
-        yield heading(f"Recorded compactions: {len(compactions)}{newest}")
-        table = make_table("before message", "at tokens", "kept from", free="summary")
+        table = render.make_table("before message", "at tokens", "kept from", free="summary")
         for one in compactions[-MOST_ROWS:]:
             at = "" if one.tokens_before is None else short_number(one.tokens_before)
             kept = "" if one.first_kept is None or one.first_kept >= one.position else str(one.first_kept)
             table.add_row(str(one.position), at, kept, one_line(one.summary) or "(sealed by the provider)")
-        yield narrowable(table)
+        yield render.titled(f"Recorded compactions: {len(compactions)}{newest}", table)
 
 
 def _other_sessions(inspection: Inspection) -> Iterator[RenderableType]:
     others = [session for session in inspection.file.sessions if session is not inspection.session]
     if not others:
         return
-    table = make_table("session", "tokens", "messages", "sub-agent of", left={"session", "sub-agent of"})
+    table = render.make_table("session", "tokens", "messages", "sub-agent of", left={"session", "sub-agent of"})
     for session in others[:MOST_ROWS]:
         size = short_number(inspection.tokens_of(session))
         table.add_row(one_line(session.id), size, f"{len(session.messages):,}", one_line(session.parent or ""))
     more = f", the first {MOST_ROWS}" if len(others) > MOST_ROWS else ""
     agents = sum(session.parent is not None for session in others)
-    yield heading(f"Other sessions in this file: {len(others)}, sub-agents: {agents}{more} (--session ID shows one)")
-    yield narrowable(table)
+    title = f"Other sessions in this file: {len(others)}, sub-agents: {agents}{more} (--session ID shows one)"
+    yield render.titled(title, table)
 
 
 def _title(title: str, count: int, noun: str) -> str:

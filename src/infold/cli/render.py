@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from rich.box import ASCII, ROUNDED
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.measure import Measurement
 from rich.panel import Panel
 from rich.table import Table
@@ -102,15 +102,15 @@ def make_table(*columns: str, left: Iterable[str] = (), free: str = "", **settin
     return table
 
 
-def narrowable(table: Table) -> Table:
-    """Return a table whose numbers stay whole in a narrow terminal: bars, then names, get shorter first."""
+def titled(title: str, table: Table) -> Group:
+    """Return a table below its title; in a narrow terminal its numbers stay whole: bars, then names, get shorter first."""
     for column in table.columns:
         if column.justify == "right":
             words = (*map(str, column.cells), *str(column.header).split())
             column.min_width = max(map(cell_len, words), default=0)
         elif not column.header:
             column.no_wrap = False
-    return table
+    return Group(heading(title), table)
 
 
 def frame(lines: Iterable[str], title: str, *, plain: bool, item: str = "") -> Panel:

@@ -19,22 +19,8 @@ from msgspec import Struct
 from infold.catalogue.spelling import fold, spellings
 from infold.core.policy import OPENCODE, PREFIX, SWITCHES, settings_switched_off
 from infold.errors import SettingsError
-from infold.settings.schema import (
-    ALIASES,
-    DOCUMENT_VARIABLES,
-    KEYS,
-    KEYS_BY_NAME,
-    MISSPELT,
-    PLACE,
-    UPSTREAM,
-    Key,
-    Value,
-    find_key,
-    format_value,
-    has_password,
-    nearest_name,
-    variable_name,
-)
+from infold.settings import schema
+from infold.settings.schema import Key, Value
 
 Scope: TypeAlias = Literal["general", "model", "agent", "environment", "command", "switch"]
 """What a layer applies to: everything, models by pattern, one agent, this process, one command, or all as a switch."""
@@ -87,7 +73,7 @@ def merge_names(written: Iterable[WrittenSetting]) -> Mapping[str, StatedValue]:
         other = first.setdefault(one.key, one)
         if other.stated.value != one.stated.value:
             shown = " and ".join(
-                f"{each.name} is {format_value(each.stated.value) or 'unset'}" for each in (other, one)
+                f"{each.name} is {schema.format_value(each.stated.value) or 'unset'}" for each in (other, one)
             )
             problem = f"{shown}, but both are the same setting"
             remedy = "keep one of the two, or make them equal"
@@ -245,7 +231,7 @@ def relevant_variables(environ: Mapping[str, str]) -> Mapping[str, str]:
     """
     ours = {*_our_variables(environ), *(PREFIX + name for name in SWITCHES)}
     _check_spelling(environ, ours)
-    names = ours.union(DOCUMENT_VARIABLES, (OPENCODE + name for name in SWITCHES))
+    names = ours.union(schema.DOCUMENT_VARIABLES, (OPENCODE + name for name in SWITCHES))
     return {name: text.strip() for name, text in environ.items() if name in names and text.strip()}
 
 
@@ -263,10 +249,14 @@ def switch_layer(variables: Mapping[str, str], prefix: str = PREFIX) -> Layer:
 
 def _our_variables(environ: Iterable[str]) -> dict[str, tuple[Key, str]]:
     """Return the key and the setting's name for each variable with our prefix; aliases take the prefix too."""
-    named = {variable_name(name): (key, key.name) for key in KEYS_BY_NAME.values() for name in (key.name, *key.aliases)}
+    named = {
+        schema.variable_name(name): (key, key.name)
+        for key in schema.KEYS_BY_NAME.values()
+        for name in (key.name, *key.aliases)
+    }
     for found in filter(None, map(_UPSTREAM.fullmatch, environ)):
         provider = found[1].lower().replace("_", "-")
-        named[found[0]] = (UPSTREAM, f"upstreams.{provider}.base_url")
+        named[found[0]] = (schema.UPSTREAM, f"upstreams.{provider}.base_url")
     return named
 
 
@@ -274,7 +264,7 @@ def _check_spelling(environ: Iterable[str], ours: set[str]) -> None:
     known = {name.removeprefix(PREFIX): name for name in {*ours, f"{PREFIX}CONFIG"}}
     for name in sorted(environ):
         if name.startswith(PREFIX) and name not in known.values():
-            meant = nearest_name(name.removeprefix(PREFIX), known, likeness=MISSPELT)
+            meant = schema.nearest_name(name.removeprefix(PREFIX), known, likeness=schema.MISSPELT)
             if meant:
                 problem = f"unknown setting; the nearest is {known[meant]}"
                 raise SettingsError("", problem, where=name, remedy="correct the name or remove the variable")
@@ -283,7 +273,7 @@ def _check_spelling(environ: Iterable[str], ours: set[str]) -> None:
 def _read_variables(variables: Mapping[str, str], names: Mapping[str, tuple[Key, str]]) -> Iterator[WrittenSetting]:
     for variable, (key, name) in ((one, named) for one, named in names.items() if one in variables):
         value = read_value(key, key.kind.of_text(variables[variable]), name=name, where=variable)
-        is_alias = key is not UPSTREAM and variable != key.variable
+        is_alias = key is not schema.UPSTREAM and variable != key.variable
         yield WrittenSetting(
             "the environment", name, variable, StatedValue(value, f"{variable} (alias)" if is_alias else variable)
         )
@@ -350,40 +340,40 @@ class _TableReader(Struct, frozen=True):
         return merge_names(self._read(name, raw) for name, raw in _flatten(table))
 
     def _read(self, name: str, raw: object) -> WrittenSetting:
-        key = find_key(name)
+        key = schema.find_key(name)
         if key is None or (self.heading and not key.per_session):
             raise self._unknown(name, key)
         value = read_value(key, raw, name=name, where=self.place)
         self._check_allowed(name, key, value)
-        if key.kind is PLACE:
+        if key.kind is schema.PLACE:
             value = self._absolute(str(value))
-        if name in ALIASES:
+        if name in schema.ALIASES:
             return WrittenSetting(self.place, key.name, name, StatedValue(value, f"{self.place} (alias {name})"))
         return WrittenSetting(self.place, name, name, StatedValue(value, self.place))
 
     def _unknown(self, name: str, key: Key | None) -> SettingsError:
-        known = [*(key.name for key in KEYS if key.per_session or not self.heading), *ALIASES]
+        known = [*(key.name for key in schema.KEYS if key.per_session or not self.heading), *schema.ALIASES]
         if key is not None:
             problem, remedy = "it cannot differ by model or agent", "move it above the tables of models and agents"
-        elif name == "upstreams" or any(one.startswith(f"{name}.") for one in KEYS_BY_NAME):
+        elif name == "upstreams" or any(one.startswith(f"{name}.") for one in schema.KEYS_BY_NAME):
             problem, remedy = "it is a table of settings, not a value", f"write its keys under [{name}]"
-        elif SECRET.search(name) and not nearest_name(name, known, likeness=MISSPELT):
+        elif SECRET.search(name) and not schema.nearest_name(name, known, likeness=schema.MISSPELT):
             problem, remedy = "secrets are not read from files", "put it in the environment and remove it here"
         else:
-            meant = nearest_name(name, known)
+            meant = schema.nearest_name(name, known)
             problem = "unknown setting" + (f"; the nearest is {meant}" if meant else "")
             remedy = "correct the name or remove the line ('infold config' lists all settings)"
         return SettingsError(name, problem, where=self.place, remedy=remedy)
 
     def _check_allowed(self, name: str, key: Key, value: Value) -> None:
-        if has_password(value):
+        if schema.has_password(value):
             problem = "it holds a password, and secrets are not read from files"
-            remedy = f"put it in the environment ({variable_name(name)}) and remove it here"
+            remedy = f"put it in the environment ({schema.variable_name(name)}) and remove it here"
             raise SettingsError(name, problem, where=self.place, remedy=remedy)
         if self.source.found and not key.per_project:
             danger = _DANGERS.get(key.name) or _DANGERS[key.name.partition(".")[0]]
             problem = f"a file that belongs to a project cannot set it, because {danger}"
-            remedy = f"move it to your own file of settings (~/.config/infold/config.toml) or to {variable_name(name)}"
+            remedy = f"move it to your own file of settings (~/.config/infold/config.toml) or to {schema.variable_name(name)}"
             raise SettingsError(name, problem, where=self.place, remedy=remedy)
 
     def _absolute(self, place: str) -> str:
@@ -431,7 +421,9 @@ class Chain(Struct, frozen=True):
 
     def get(self, key: str) -> StatedValue:
         """Return the stated value of a key, or its default."""
-        return self.find(key) or StatedValue(KEYS_BY_NAME[key].default if key in KEYS_BY_NAME else None, "default")
+        return self.find(key) or StatedValue(
+            schema.KEYS_BY_NAME[key].default if key in schema.KEYS_BY_NAME else None, "default"
+        )
 
     def rank(self, key: str) -> int:
         """Return how far from the strongest layer a key is stated; the number of layers if it is not."""

@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 from rich.table import Column, Table
 
-from infold.cli.render import Bar, narrowable, stack
+from infold.cli.render import Bar, stack, titled
 from infold.reports.text import dollars, moment, one_line, plural, printable
 
 
@@ -27,9 +27,10 @@ def test_numbers_stay_whole_in_a_narrow_terminal(width: int) -> None:
         table.add_row(name, Bar(tokens / 128_000, width=30, colour="red", plain=True), f"{tokens:,}")
     console = Console(width=width, color_system=None)
     with console.capture() as captured:
-        console.print(narrowable(table))
-    lines = captured.get().splitlines()
+        console.print(titled("Sizes", table))
+    _, title, *lines = captured.get().splitlines()
 
+    assert title == "Sizes"
     assert [line.split()[-1] for line in lines if line.strip()] == ["tokens", "128,000", "64,000"]
     assert all(len(line) <= width for line in lines)
     assert lines[1].count("#") in (2 * lines[2].count("#"), 2 * lines[2].count("#") - 1)
