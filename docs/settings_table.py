@@ -13,7 +13,11 @@ from pathlib import Path
 from infold.core.policy import INFOLD
 from infold.settings import KEYS, Key, format_value
 from infold.settings.resolve import preset_value
-from infold.settings.schema import DOCUMENT_VARIABLES, variable_name
+from infold.settings.schema import (
+    DOCUMENT_VARIABLES,
+    POLICY_FIELDS,
+    variable_name,
+)
 
 __all__ = ["PAGE", "current", "main", "refreshed"]
 
@@ -65,7 +69,7 @@ def _default(key: Key) -> str:
     own = preset_value(key.name, INFOLD)
     value = format_value(key.default if own is None else own.value)
     stated = f"`{value}`" if value else key.unset
-    return f"the preset's; `infold`: {stated}" if key.from_preset else stated
+    return f"the preset's; `infold`: {stated}" if key.name in POLICY_FIELDS else stated
 
 
 def _kinds() -> Iterator[str]:

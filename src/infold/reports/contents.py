@@ -73,14 +73,6 @@ class ViewSizes(Struct, frozen=True):
         added = {name: self.sizes.get(name, NO_SIZE).plus(size) for name, size in other.sizes.items()}
         return ViewSizes({**self.sizes, **added})
 
-    @property
-    def total(self) -> Size:
-        """The size over all categories, which is that of the log's view."""
-        total = NO_SIZE
-        for size in self.sizes.values():
-            total = total.plus(size)
-        return total
-
     def tokens(self, calibration: Calibration, overhead: Overhead) -> dict[str, int]:
         """Return the tokens by category, calibrated by reported usage, with system prompt and tools."""
         sent = {"system": overhead.system, "tools": overhead.tools}

@@ -29,8 +29,6 @@ AnnotationKind: TypeAlias = Literal["compaction", "pruning", "clipping", "restor
 HAS_DETAIL: tuple[AnnotationKind, ...] = ("compaction", "pruning", "clipping")
 """Kinds that `entry_detail` describes."""
 
-NO_OVERHEAD = Overhead()
-
 
 class Annotation(Struct, frozen=True):
     """A change of the view between two requests; `request` is the number of the request after it."""
@@ -44,18 +42,12 @@ class Annotation(Struct, frozen=True):
 
 
 class RequestPoint(Struct, frozen=True):
-    """One request: its number in the session, its reply's entry, its contents, and what the provider reported.
-
-    `window_tokens` is the window it was made for, 0 if that was not recorded.
-    """
+    """One request: its number in the session, its contents, and its reply with the number of its entry."""
 
     number: int
     sequence: int
     contents: Mapping[str, int]
-    usage: Usage | None = None
-    cost: float = 0.0
-    created_ms: int | None = None
-    window_tokens: int = 0
+    reply: AssistantMessage
 
     @property
     def tokens(self) -> int:
@@ -65,12 +57,12 @@ class RequestPoint(Struct, frozen=True):
     @property
     def reported_tokens(self) -> int | None:
         """The size of the request by the provider's count, or `None` if it was not reported."""
-        return self.usage.prompt if self.usage is not None and self.usage.prompt else None
+        return (self.reply.usage.prompt or None) if self.reply.usage is not None else None
 
     @property
     def cached_share(self) -> float | None:
         """The share of the request that came from the provider's cache, or `None` if it was not reported."""
-        return cached_share(self.usage)
+        return cached_share(self.reply.usage)
 
 
 class Timeline(Struct, frozen=True):
@@ -128,7 +120,7 @@ class _Builder:
     def __init__(self, log: Log, read_earlier: ReadEarlier) -> None:
         self._log = log
         self._sizes = view_sizes(log)
-        self._overhead = NO_OVERHEAD
+        self._overhead = Overhead()
         self._points: list[RequestPoint] = []
         self._annotations: list[Annotation] = []
         self._undone: set[int] = set()
@@ -166,16 +158,7 @@ class _Builder:
 
     def _add_point(self, sequence: int, reply: AssistantMessage) -> None:
         self._overhead = reply.overhead or self._overhead
-        point = RequestPoint(
-            self._next_request,
-            sequence,
-            self._contents(),
-            reply.usage,
-            reply.cost,
-            reply.created_ms,
-            reply.window_tokens,
-        )
-        self._points.append(point)
+        self._points.append(RequestPoint(self._next_request, sequence, self._contents(), reply))
 
     def _append(self, sequence: int, entry: Entry) -> Log:
         """Append one entry; what cannot be appended, such as the undoing of a fold, is loaded again."""

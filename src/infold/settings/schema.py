@@ -325,11 +325,6 @@ class Key(Struct, frozen=True):
         return tuple(alias for alias, name in _ALIAS_NAMES.items() if name == self.name)
 
     @property
-    def from_preset(self) -> bool:
-        """Whether the preset decides where no value is stated."""
-        return self.name in POLICY_FIELDS
-
-    @property
     def per_session(self) -> bool:
         """Whether the tables of a model and of an agent may hold it."""
         return self.name in ("preset", "window") or self.name.startswith(("compaction.", "permissions."))

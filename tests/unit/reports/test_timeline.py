@@ -60,7 +60,7 @@ def test_what_was_reported_stands_beside_the_estimate() -> None:
     found = drawn(entries_of(user(), first, user(), replies("b"), user(), replies("c", usage=Usage())))
     told, silent, empty = found.points
 
-    assert (told.reported_tokens, told.cached_share, told.cost, told.created_ms) == (
+    assert (told.reported_tokens, told.cached_share, told.reply.cost, told.reply.created_ms) == (
         8_000,
         0.75,
         0.01,

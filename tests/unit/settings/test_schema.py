@@ -7,6 +7,7 @@ from infold.settings.schema import (
     DOCUMENT_VARIABLES,
     KEYS,
     KEYS_BY_NAME,
+    POLICY_FIELDS,
     UPSTREAM,
     Key,
     find_key,
@@ -28,7 +29,7 @@ def test_names_and_variables_are_their_own() -> None:
 def test_a_key_is_explained(key: Key) -> None:
     """Each key says what it is for, and either has a default or says what its absence means."""
     assert key.help.endswith(".")
-    assert key.default is not None or key.unset or key.from_preset
+    assert key.default is not None or key.unset or key.name in POLICY_FIELDS
 
 
 def test_the_documents_names_are_aliases() -> None:

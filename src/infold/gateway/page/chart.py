@@ -106,7 +106,7 @@ def draw_chart(timeline: Timeline, limit_tokens: int | None) -> Chart:
     columns = [group_contents(contents) for contents in (*(point.contents for point in timeline.points), timeline.now)]
     reported = [point.reported_tokens for point in timeline.points]
     peak = max((*(sum(column.values()) for column in columns), *(tokens or 0 for tokens in reported), 1))
-    known = [*(point.window_tokens or limit_tokens or 0 for point in timeline.points), limit_tokens or 0]
+    known = [*(point.reply.window_tokens or limit_tokens or 0 for point in timeline.points), limit_tokens or 0]
     near = [tokens if tokens <= peak * FARTHEST_LIMIT else 0 for tokens in known]
     top = HEADROOM * max(peak, *near)
     limits = tuple(_limits(near, top))

@@ -178,7 +178,7 @@ class _Pages:
         rows = log_rows(section.entries, timeline.annotations, timeline.log, MOST_ROWS)
         tally, window = self._tallies.get(key), self._actions.window_of(key)
         if before is not None and timeline.points:
-            window = timeline.points[-1].window_tokens or window
+            window = timeline.points[-1].reply.window_tokens or window
         return self._render(
             request,
             key,
