@@ -13,11 +13,7 @@ from pathlib import Path
 from infold.core.policy import INFOLD
 from infold.settings import KEYS, Key, format_value
 from infold.settings.resolve import preset_value
-from infold.settings.schema import (
-    DOCUMENT_VARIABLES,
-    POLICY_FIELDS,
-    variable_name,
-)
+from infold.settings.schema import DOCUMENT_VARIABLES, POLICY_FIELDS, variable_name
 
 __all__ = ["PAGE", "current", "main", "refreshed"]
 

@@ -36,17 +36,9 @@ from infold.reports.text import excerpt
 from infold.reports.timeline import read_timeline
 from infold.session.recall import recall, recall_media
 
-CONTENT_POLICY = "; ".join(
-    (
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "img-src 'self' data:",
-        "connect-src 'self'",
-        "form-action 'self'",
-        "base-uri 'none'",
-        "frame-ancestors 'none'",
-    )
+CONTENT_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 """The strictest content security policy that the page works under: nothing inline, nothing from elsewhere."""
 
