@@ -81,7 +81,7 @@ class CompactedSession(Struct, frozen=True):
         return [message for message in self.report.sent if id(message) in history]
 
 
-@click.command("compact", short_help="Fold a session into a window and show the result.")
+@click.command("compact")
 @click.argument("file", type=options.EXISTING)
 @options.window
 @options.model

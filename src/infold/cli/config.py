@@ -22,7 +22,7 @@ PLAIN_WIDTH = 400
 """Columns if there is no terminal: room for any path, so that none is cut."""
 
 
-@click.command("config", short_help="Show every setting and where its value came from.")
+@click.command("config")
 @click.argument("key", required=False)
 @click.option("--model", metavar="NAME", help="Show the settings for this model.")
 @click.option("--agent", metavar="NAME", help="Show the settings for this agent.")

@@ -8,7 +8,7 @@ from infold.cli import options
 from infold.cli.files import OUTPUT_FORMATS, choose_session, encode_sessions, input_options, read_input, write_output
 
 
-@click.command("convert", short_help="Write a session in another format.")
+@click.command("convert")
 @click.argument("file", type=options.EXISTING)
 @click.option("--to", required=True, type=click.Choice(OUTPUT_FORMATS), help="The format to write.")
 @options.output

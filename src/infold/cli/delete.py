@@ -17,7 +17,7 @@ from infold.reports.text import ago, one_line, printable
 LONGEST_TITLE = 60
 
 
-@click.command("delete", short_help="Remove sessions for good.")
+@click.command("delete")
 @click.argument("sessions", metavar="ID...", nargs=-1, required=True)
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
 @store_options

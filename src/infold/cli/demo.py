@@ -81,7 +81,7 @@ def _parse_preset(ctx: click.Context, param: click.Parameter, value: str) -> Pol
         raise click.BadParameter(str(error), ctx, param) from error
 
 
-@click.command(short_help="Watch a long coding session being kept inside small windows.")
+@click.command()
 @click.option(
     "--window", "windows", multiple=True, default=("8k", "64k"), callback=_parse_windows, help="May be repeated."
 )

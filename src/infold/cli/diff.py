@@ -35,7 +35,7 @@ BINARY = "GIT binary patch"
 NOTHING = "nothing to compare: no step has a snapshot (they need git, and agent.snapshots must be on)"
 
 
-@click.command("diff", short_help="Show what a session changed on disk.")
+@click.command("diff")
 @session_argument
 @click.option("--message", type=click.IntRange(min=0), metavar="N", help="Only the turn that this user message began.")
 @click.option("--stat", is_flag=True, help="Show files and numbers of lines instead of the lines.")

@@ -16,7 +16,7 @@ from infold.transcripts.infold_log import entries_to_log, session_from_entries
 EXPORT_FORMATS = ("markdown", "jsonl", "opencode")
 
 
-@click.command("export", short_help="Write a session as markdown, as infold's log or for OpenCode.")
+@click.command("export")
 @session_argument
 @click.option("--to", required=True, type=click.Choice(EXPORT_FORMATS), help="The format to write.")
 @click.option(

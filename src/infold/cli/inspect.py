@@ -45,7 +45,7 @@ class Inspection(Struct, frozen=True):
         return sum(session_tokens(session, self.measured.counting.ruler).values())
 
 
-@click.command("inspect", short_help="Show what fills the window of a recorded session.")
+@click.command("inspect")
 @click.argument("files", nargs=-1, required=True, type=options.EXISTING, metavar="FILE...")
 @input_options
 @options.model

@@ -16,7 +16,7 @@ SERVER = "infold.mcp.server"
 """Imported by name, so that --help works without the SDK."""
 
 
-@click.command("mcp", short_help="Serve recall to any agent over the Model Context Protocol.")
+@click.command("mcp")
 @click.option(
     "--store",
     metavar="PLACE",

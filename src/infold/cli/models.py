@@ -18,7 +18,7 @@ PLAIN_WIDTH = 400
 """Columns if there is no terminal: room for any name, so that none is cut."""
 
 
-@click.command("models", short_help="Show limits and prices of models.")
+@click.command("models")
 @click.argument("name", required=False)
 @click.option("--search", metavar="TEXT", help="List only models whose name, provider or family contains this text.")
 @options.as_json

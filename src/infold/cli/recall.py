@@ -50,7 +50,7 @@ class RecallHit(Struct, frozen=True):
     excerpt: str
 
 
-@click.command("recall", short_help="Search a recorded session.")
+@click.command("recall")
 @click.argument("file", type=options.EXISTING)
 @click.argument("query")
 @click.option("--most", type=click.IntRange(1, 1000), default=5, show_default=True, help="How many matches to show.")

@@ -159,20 +159,14 @@ class Bar:
         yield self.draw(min(self._width, options.max_width))
 
 
-def stack(tokens: Mapping[str, int], *, whole: int, width: int, plain: bool) -> Text:
-    """Return what fills a window of `whole` tokens, category by category; never wider than `width`."""
+def window_bar(tokens: Mapping[str, int], *, window: int, limit: int, width: int, plain: bool) -> Text:
+    """Return a window as a bar of `width` cells: filled by category, then free up to the limit, then the reserve beyond it."""
     drawn = Text()
     reached = 0
     for name, category in CATEGORIES.items():
         reached += tokens.get(name, 0)
-        cells = max(0, min(width, round(width * reached / whole)) - len(drawn))
+        cells = max(0, min(width, round(width * reached / window)) - len(drawn))
         drawn.append((category.letter if plain else "█") * cells, style=category.colour)
-    return drawn
-
-
-def window_bar(tokens: Mapping[str, int], *, window: int, limit: int, width: int, plain: bool) -> Text:
-    """Return a window as a bar: filled by category, then free up to the limit, then the reserve beyond it."""
-    drawn = stack(tokens, whole=window, width=width, plain=plain)
     drawn.append(("." if plain else "·") * max(0, round(width * limit / window) - len(drawn)), style="dim")
     return drawn.append(("-" if plain else "░") * (width - len(drawn)), style="dim")
 

@@ -58,7 +58,7 @@ def _model(ctx: click.Context, param: click.Parameter, value: str | None) -> str
     return value
 
 
-@click.command(short_help="Compute what policies would have cost on your transcripts.")
+@click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--policies", default=DEFAULT_POLICIES, show_default=True, callback=_policies, help="Names, separated by commas."

@@ -57,7 +57,7 @@ ANSWERS: tuple[events.RunEnding, ...] = ("done", "length", "filtered")
 """Endings whose last reply is the answer, or a part of it."""
 
 
-@click.command("run", short_help="Carry out one task with the agent, in this folder.")
+@click.command("run")
 @click.argument("task", nargs=-1)
 @agent_options
 @click.option("--json", "as_json", is_flag=True, help="Write each event as a line of JSON.")

@@ -10,7 +10,7 @@ SERVE_APP = "infold.cli.serve_app"
 """Imported by name, so that --help works without the packages of the gateway."""
 
 
-@click.command(short_help="Keep any agent inside its window by its base URL.")
+@click.command()
 @click.option("--host", default=None, help="The address to listen on; other than loopback it needs INFOLD_TOKEN.")
 @click.option("--port", type=click.IntRange(0, 65535), default=None, help="The port; 0 for any free one.")
 @click.option("--store", default=None, help="The store: a file, postgresql://… or memory.")

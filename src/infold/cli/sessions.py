@@ -52,7 +52,7 @@ class SessionLine(Struct, frozen=True):
     costs_at_least: bool = False
 
 
-@click.command("sessions", short_help="List the stored sessions.")
+@click.command("sessions")
 @click.option("--most", type=click.IntRange(1, 10_000), default=20, show_default=True, help="How many to show.")
 @store_options
 @options.as_json

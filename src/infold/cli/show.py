@@ -78,7 +78,7 @@ class _Indented(Struct, frozen=True):
     text: Text
 
 
-@click.command("show", short_help="Print a session.")
+@click.command("show")
 @session_argument
 @click.option("--all", "whole", is_flag=True, help="The whole log, including what is folded, pruned or taken back.")
 @click.option("--full", is_flag=True, help="Show tool results and reasoning in full.")

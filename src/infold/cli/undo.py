@@ -18,7 +18,7 @@ WINDOW_TOKENS = 1_000_000
 """A window to open a session with; any will do, since undoing neither compacts nor sends anything."""
 
 
-@click.command("undo", short_help="Undo a session's newest compaction.")
+@click.command("undo")
 @session_argument
 @click.option(
     "--entry", type=click.IntRange(min=0), metavar="N", help="Undo this pruning, clipping or compaction instead."

@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 from rich.table import Column, Table
 
-from infold.cli.render import Bar, stack, titled
+from infold.cli.render import Bar, titled, window_bar
 from infold.reports.text import dollars, moment, one_line, plural, printable
 
 
@@ -36,9 +36,11 @@ def test_numbers_stay_whole_in_a_narrow_terminal(width: int) -> None:
     assert lines[1].count("#") in (2 * lines[2].count("#"), 2 * lines[2].count("#") - 1)
 
 
-def test_a_stack_is_never_wider_than_asked() -> None:
+def test_a_bar_is_never_wider_than_asked() -> None:
     """More than the window holds fills it and no more."""
-    assert stack({"user": 50, "results": 500}, whole=100, width=10, plain=True).plain == "uuuuurrrrr"
+    tokens = {"user": 50, "results": 500}
+
+    assert window_bar(tokens, window=100, limit=100, width=10, plain=True).plain == "uuuuurrrrr"
 
 
 def test_controls_become_question_marks() -> None:

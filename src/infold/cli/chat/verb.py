@@ -13,7 +13,7 @@ CHAT_APP = "infold.cli.chat.app"
 """Imported by name, so that --help works without prompt_toolkit."""
 
 
-@click.command("chat", short_help="Chat with the agent, in this folder.")
+@click.command("chat")
 @agent_options
 def chat(**given: Any) -> None:
     """Chat with the agent in this folder: it reads, searches, edits and runs commands, and asks before risky ones.
