@@ -1,16 +1,14 @@
 """Read and write the files a user names.
 
 What is read is a transcript in any known format, or a JSON file with the messages of a request. Both become recorded sessions;
-a request keeps its body too, so that it can be written back. Notes on what could not be read, and the progress of a long file,
-go to stderr. What is written is in one of `OUTPUT_FORMATS`, and never half written.
+a request keeps its body too, so that it can be written back. Notes on what could not be read go to stderr. What is written is in
+one of `OUTPUT_FORMATS`, and never half written.
 """
 
 import os
 import secrets
 import stat
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,6 @@ import click
 from msgspec import Struct
 from msgspec.structs import replace
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn
 
 from infold.cli.options import combine
 from infold.cli.render import to_json
@@ -35,10 +32,10 @@ from infold.formats.registry import (
     format_named,
 )
 from infold.reports.text import plural, printable
-from infold.transcripts import source as sources
 from infold.transcripts.infold_log import to_log
 from infold.transcripts.record import Issues, RecordedSession, Skipped, import_session
 from infold.transcripts.registry import FORMAT_NAMES, read_transcript
+from infold.transcripts.source import Source, open_file
 from infold.transcripts.write import to_anthropic, to_markdown, to_openai_chat
 from infold.transcripts.write_opencode import to_opencode
 
@@ -46,9 +43,6 @@ WIRE_NAMES: tuple[str, ...] = tuple(wire.name for wire in FORMATS)
 KNOWN_FORMATS = (*FORMAT_NAMES, *WIRE_NAMES)
 
 OUTPUT_FORMATS = ("openai", "anthropic", "markdown", "jsonl", "opencode")
-
-LONG_BYTES = 1_000_000
-"""Smaller files are read before a progress bar could be seen."""
 
 MOST_IDS = 8
 
@@ -97,8 +91,8 @@ def read_input(path: Path, format_name: str | None) -> InputFile:
 
     Raise `UnknownFormat` with all formats tried, `BrokenInput` if nothing in it can be read.
     """
-    with _progress(path) as progress:
-        found = _read(path, format_name, progress)
+    with Console(stderr=True).status(f"reading {printable(path.name)}"):
+        found = _read(path, format_name)
     for skipped in found.skipped:
         if not skipped.reason.startswith("bookkeeping:"):
             where = f", first at line {skipped.line}" if skipped.line else ""
@@ -122,35 +116,21 @@ def choose_session(found: InputFile, wanted: str | None) -> RecordedSession:
     raise click.BadParameter(f"{wanted!r}: {problem}; the file holds {ids}{more}", param_hint="'--session'")
 
 
-@contextmanager
-def _progress(path: Path) -> Iterator[sources.Progress | None]:
-    """Show a bar on stderr while a long file is read, if there is a terminal."""
-    if not sys.stderr.isatty() or path.stat().st_size < LONG_BYTES:
-        yield None
-        return
-    columns = (TextColumn("reading {task.description}"), BarColumn(), DownloadColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(printable(path.name), total=path.stat().st_size)
-        yield lambda done, total: progress.update(task, completed=done, total=total)
-
-
-def _read(path: Path, format_name: str | None, progress: sources.Progress | None) -> InputFile:
+def _read(path: Path, format_name: str | None) -> InputFile:
     if format_name in WIRE_NAMES:
-        return _read_request(path, format_name, progress)
+        return _read_request(path, format_name)
     try:
-        transcript = read_transcript(path, format=format_name, progress=progress)
+        transcript = read_transcript(path, format=format_name)
     except UnknownFormat:
-        return _read_request(path, None, progress)
+        return _read_request(path, None)
     return InputFile(path, transcript.format, transcript.sessions, transcript.skipped)
 
 
-def _read_request(path: Path, format_name: str | None, progress: sources.Progress | None) -> InputFile:
+def _read_request(path: Path, format_name: str | None) -> InputFile:
     issues = Issues()
     try:
-        with sources.open_file(path) as stream:
-            size = path.stat().st_size
-            source = sources.Source(stream, name=path.name, issues=issues, total_bytes=size, progress=progress)
-            document = source.head().document
+        with open_file(path) as stream:
+            document = Source(stream, name=path.name, issues=issues, total_bytes=path.stat().st_size).head().document
     except BrokenInput as error:
         raise error if format_name is not None else _unknown_format(path) from error
     request = _find_request(document, path, format_name)
