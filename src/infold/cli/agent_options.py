@@ -31,7 +31,7 @@ from infold.core.messages import SessionId
 from infold.core.policy import PRESETS
 from infold.errors import StoreBroken, UsageError
 from infold.ports import FullStore, SessionKey
-from infold.reports.text import one_line, printable
+from infold.reports.text import name_some, one_line, printable
 from infold.settings import format_value, read_settings
 from infold.settings.schema import store_path
 from infold.wiring import EMBEDDED, open_model, open_store, system_clock
@@ -318,11 +318,10 @@ def can_ask(source: IO[str] | None) -> bool:
 def denied_hint(refused: Sequence[ToolRefused]) -> str:
     """Return what was refused for lack of a terminal to ask on, and the options that would have allowed it."""
     actions = list(dict.fromkeys(one_line(f"{one.tool}:{one.what}", LONGEST_NAME) for one in refused))
-    more = f" and {len(actions) - MOST_NAMED} more" if len(actions) > MOST_NAMED else ""
     rules = dict.fromkeys(rule for one in refused[:MOST_NAMED] for rule in one.allow)
     short = [shlex.quote(rule) for rule in rules if rule == one_line(rule, LONGEST_RULE)]
     allow = " ".join(f"--allow {rule}" for rule in short) or "an --allow rule for the whole command"
-    return f"not permitted without a terminal to ask on: {', '.join(actions[:MOST_NAMED])}{more}; allow it with {allow}"
+    return f"not permitted without a terminal to ask on: {name_some(actions, MOST_NAMED)}; allow it with {allow}"
 
 
 def discard_typed(source: IO[str]) -> None:
@@ -337,11 +336,8 @@ def trust_prompt(source: IO[str] | None, console: Console) -> Callable[[Path, Se
         return None
 
     def ask(folder: Path, brought: Sequence[str]) -> bool:
-        more = f" and {len(brought) - MOST_NAMED} more" if len(brought) > MOST_NAMED else ""
-        files = ", ".join(one_line(name, LONGEST_NAME) for name in brought[:MOST_NAMED])
-        console.print(
-            Text(printable(f"? This folder has rules of its own for the agent: {files}{more}"), "bold yellow")
-        )
+        files = name_some([one_line(name, LONGEST_NAME) for name in brought], MOST_NAMED)
+        console.print(Text(printable(f"? This folder has rules of its own for the agent: {files}"), "bold yellow"))
         console.print(Text("  Use them only if you trust those who wrote them. You are asked once.", "dim"))
         console.print(Text(printable(f"  Trust {folder} and all below it?")))
         discard_typed(source)

@@ -31,7 +31,7 @@ from infold.formats.registry import (
     detect,
     format_named,
 )
-from infold.reports.text import plural, printable
+from infold.reports.text import name_some, plural, printable
 from infold.transcripts.infold_log import to_log
 from infold.transcripts.record import Issues, RecordedSession, Skipped, import_session
 from infold.transcripts.registry import FORMAT_NAMES, read_transcript
@@ -110,10 +110,9 @@ def choose_session(found: InputFile, wanted: str | None) -> RecordedSession:
     matching = matching or [session for session in found.sessions if session.id.startswith(wanted)]
     if len(matching) == 1:
         return matching[0]
-    ids = ", ".join(repr(session.id) for session in found.sessions[:MOST_IDS])
-    more = f" and {len(found.sessions) - MOST_IDS} more" if len(found.sessions) > MOST_IDS else ""
+    ids = name_some([repr(session.id) for session in found.sessions], MOST_IDS)
     problem = "several sessions begin so" if matching else "no such session"
-    raise click.BadParameter(f"{wanted!r}: {problem}; the file holds {ids}{more}", param_hint="'--session'")
+    raise click.BadParameter(f"{wanted!r}: {problem}; the file holds {ids}", param_hint="'--session'")
 
 
 def _read(path: Path, format_name: str | None) -> InputFile:

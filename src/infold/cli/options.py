@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 
 import click
 
-from infold.core.policy import LARGEST_TOKENS, PRESETS
+from infold.core.policy import PRESETS
+from infold.settings.schema import TOKENS
 
-UNITS = {"k": 1_000, "m": 1_000_000}
 EXISTING = click.Path(exists=True, dir_okay=False, readable=True, path_type=Path)
 WRITABLE = click.Path(dir_okay=False, writable=True, path_type=Path)
 
@@ -23,18 +23,15 @@ def combine(*options: Callable[[Any], Any]) -> Callable[[Verb], Verb]:
 
 def parse_tokens(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
     """Parse a number of tokens, with k or m for thousands and millions: 8000, 64k, 1m, 1.5m, 200_000."""
-    tokens = None if value is None else _tokens(value)
-    if tokens is not None and not 1 <= tokens <= LARGEST_TOKENS:
+    if value is None:
+        return None
+    try:
+        tokens = TOKENS.read(value.replace(",", ""))
+    except ValueError:
+        tokens = 0
+    if not isinstance(tokens, int) or tokens < 1:
         raise click.BadParameter(f"{value!r} is not a number of tokens; use one such as 8000, 64k or 1m", ctx, param)
     return tokens
-
-
-def _tokens(text: str) -> int:
-    text = text.strip().lower().replace(",", "").replace("_", "")
-    digits, unit = (text[:-1], UNITS[text[-1]]) if text[-1:] in UNITS else (text, 1)
-    whole, dot, fraction = digits.partition(".")
-    is_number = len(digits) < 12 and (whole + fraction).isdecimal() and bool(whole) and bool(fraction) == bool(dot)
-    return round(float(digits) * unit) if is_number else 0
 
 
 window = click.option(

@@ -16,7 +16,7 @@ from infold.core.messages import SessionId
 from infold.errors import InfoldError, UsageError
 from infold.ports import FullStore, SessionKey, Store
 from infold.reports.listing import newest_sessions
-from infold.reports.text import plural, printable
+from infold.reports.text import name_some, plural, printable
 from infold.settings import StoreLimits, read_settings
 from infold.settings.schema import store_path
 from infold.wiring import keep_within, open_store
@@ -142,5 +142,4 @@ def _unknown(store: FullStore, wanted: str, tenant: str | None) -> UsageError:
 
 
 def _join(keys: list[SessionKey]) -> str:
-    more = f" and {len(keys) - MOST_IDS} more" if len(keys) > MOST_IDS else ""
-    return ", ".join(repr(str(key.session_id)) for key in keys[:MOST_IDS]) + more
+    return name_some([repr(str(key.session_id)) for key in keys], MOST_IDS)

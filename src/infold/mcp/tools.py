@@ -5,7 +5,6 @@ values in, text out, and infold's errors.
 """
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
@@ -17,6 +16,7 @@ from infold.core.tokens import estimate
 from infold.errors import UnknownReference, UnknownSession, UsageError
 from infold.formats.tools import RECALL_DESCRIPTION, RECALL_QUERY, RECALL_TOOL_NAME, recall_query
 from infold.ports import FullStore, SessionKey, StoredSession
+from infold.reports.text import moment
 from infold.session.media import Medium
 from infold.session.recall import recall, recall_media
 
@@ -157,9 +157,8 @@ def _text(arguments: Mapping[str, object], name: str) -> str:
 
 
 def _line(session: StoredSession) -> str:
-    changed = datetime.fromtimestamp(session.changed_ms / 1_000, UTC)
     size = f"{session.entries:,} entries, {max(1, session.stored_bytes // 1_000):,} kB"
-    return f"{changed:%Y-%m-%d %H:%M} UTC, {size}: {session.key.session_id}"
+    return f"{moment(session.changed_ms)} UTC, {size}: {session.key.session_id}"
 
 
 def _fit_lines(lines: list[str], budget_tokens: int) -> Iterator[str]:

@@ -5,6 +5,7 @@ line. `printable` makes it safe for a terminal, `visible` for a page, whose temp
 """
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from unicodedata import bidirectional
 
@@ -90,6 +91,12 @@ def plural(count: int, noun: str) -> str:
     if count == 1:
         return f"{count:,} {noun}"
     return f"{count:,} {noun[:-1]}ies" if noun.endswith("ply") else f"{count:,} {noun}s"
+
+
+def name_some(names: Sequence[str], most: int) -> str:
+    """Return the first names, separated by commas, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def byte_size(stored_bytes: int) -> str:
