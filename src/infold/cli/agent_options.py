@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.text import Text
 
 from infold.agent.agents import AGENTS, DEFAULT_AGENT
-from infold.agent.events import Notice, RequestRetried, RunEnding, ToolRefused
+from infold.agent.events import Notice, RequestRetried, RunEnded, RunEnding, ToolRefused
 from infold.agent.permissions import Consent, format_rules, granted_rules, parse_rules
 from infold.agent.run import AgentRun, RunOptions, UserInterface, open_run
 from infold.agent.tools.tool import ActionRequest
@@ -374,6 +374,11 @@ def permission_prompt(source: IO[str] | None, console: Console) -> Callable[[Act
         return _read_answer(source, console, "  [bold]y[/]es, [bold]a[/]lways in this session, or [bold]n[/]o: ")
 
     return ask
+
+
+def describe_ending(ended: RunEnded) -> str:
+    """Return why an agent stopped, and what to do; empty if it is done and nothing went wrong."""
+    return ended.problem if ended.ending == "done" else ENDINGS[ended.ending]
 
 
 def describe_retry(retried: RequestRetried, most: int) -> str:

@@ -11,6 +11,7 @@ from infold.cli.files import encode_sessions, write_output
 from infold.cli.session_lookup import find_session, open_existing_store, session_argument, store_location, store_options
 from infold.ports import SessionKey, Store
 from infold.session.titles import title_of
+from infold.settings.schema import store_path
 from infold.transcripts.infold_log import entries_to_log, session_from_entries
 
 EXPORT_FORMATS = ("markdown", "jsonl", "opencode")
@@ -37,7 +38,7 @@ def export(*, session: str, to: str, output: Path | None, force: bool, store: st
     """
     with open_existing_store(store) as opened:
         content = _encode(opened, find_session(opened, session, tenant), to)
-    path = Path(store_location(store).removeprefix("sqlite:")).expanduser()
+    path = store_path(store_location(store))
     source = path if path.is_file() else Path(os.devnull)  # a database server is not a file to protect
     write_output(content, output, source=source, force=force)
 

@@ -19,12 +19,12 @@ from rich.text import Text
 from infold.agent import events
 from infold.agent.run import RunEvent, UserInterface
 from infold.cli.agent_options import (
-    ENDINGS,
     AgentOptions,
     agent_options,
     can_ask,
     decide_trust,
     denied_hint,
+    describe_ending,
     describe_retry,
     exit_on_signals,
     open_agent,
@@ -233,9 +233,8 @@ class EventPrinter:
         if ended.ending in ANSWERS:
             self._output.finish(printable(ended.text))
         self._output.interrupt()
-        words = ended.problem if ended.ending == "done" else ENDINGS[ended.ending]
-        if words:
-            self._note(words, "yellow")
+        if why := describe_ending(ended):
+            self._note(why, "yellow")
         command = self._resume_command(ended.session_id) if ended.ending != "done" else ""
         if command:
             self._note(f"continue with: {command}", "dim")

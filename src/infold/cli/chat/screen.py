@@ -25,7 +25,7 @@ from rich.theme import Theme
 
 from infold.agent import events
 from infold.agent.run import RunEvent
-from infold.cli.agent_options import ENDINGS, describe_retry
+from infold.cli.agent_options import describe_ending, describe_retry
 from infold.cli.chat.markdown import Blocks, draw_block, split_blocks, split_lines
 from infold.cli.chat.status import StatusPiece, draw_status
 from infold.core.events import PreparedAhead, SummaryProgressed
@@ -261,22 +261,22 @@ class Screen:
             case events.StepFinished():
                 self._finish()
             case events.SummaryStarted():
-                self._part_summaries()
+                if self.shows_summary:  # separate it from the one above, which was not accepted
+                    self._finish()
+                    self.space()
             case events.Notice():
                 self.note(event.text, "dim")
             case events.RunEnded():
-                self._show_ending(event)
+                if why := describe_ending(event):
+                    self.note(why, "yellow")
             case events.RunStarted() | events.ToolRefused() | events.SessionTitled() | PreparedAhead():
                 pass
             case _:
                 if is_noticeable(event):
-                    self._show_event(event_line(event))
-
-    def _show_ending(self, ended: events.RunEnded) -> None:
-        """Show why the agent stopped, unless it was done."""
-        words = ended.problem if ended.ending == "done" else ENDINGS[ended.ending]
-        if words:
-            self.note(words, "yellow")
+                    self._finish()
+                    if self._stream == "summary":
+                        self.space()
+                    self.note(f"◆ {event_line(event)}", "green")
 
     def note(self, line: str, style: str = "") -> None:
         """Print a line of infold's own."""
@@ -327,18 +327,6 @@ class Screen:
                 self._is_spaced = False
             elif self._stream != "answer" and (block.strip() or blocks.rest):
                 self._print(Padding(Text(printable(block), style="dim italic"), (0, 0, 0, INDENT)))
-
-    def _part_summaries(self) -> None:
-        """Separate a shown summary from the one above, which was not accepted."""
-        if self.shows_summary:
-            self._finish()
-            self.space()
-
-    def _show_event(self, words: str) -> None:
-        self._finish()
-        if self._stream == "summary":
-            self.space()
-        self.note(f"◆ {words}", "green")
 
     # Tools.
 
