@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from tests.support.trajectory import trajectory
 
 from infold import AsyncSession, Preview, Session, SessionSettings
-from infold.cli.demo_session import SYSTEM_TEXT
+from infold.cli.demo import SYSTEM_TEXT
 from infold.core.judge import Answer, ModelAnswer
 from infold.core.summary_request import SummaryRequest
 from infold.core.tokens import estimate_tokens

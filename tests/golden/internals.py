@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from tests.support.trajectory import trajectory
 
-from infold.cli.demo_session import SYSTEM_TEXT, coding_session
+from infold.cli.demo import SYSTEM_TEXT, coding_session
 from infold.core.judge import Answer, ModelAnswer
 from infold.core.messages import Message
 from infold.formats.registry import FORMATS, OPENAI_CHAT

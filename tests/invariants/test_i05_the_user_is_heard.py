@@ -3,7 +3,7 @@
 import pytest
 from tests.support.play import play
 
-from infold.cli.demo_session import RULES, coding_session
+from infold.cli.demo import RULES, coding_session
 from infold.core.checkpoint_text import OPENING
 from infold.core.compact import CONTINUE_TEXT
 from infold.core.events import Event

@@ -8,7 +8,7 @@ import pytest
 from tests.support.play import play
 
 from infold import fit
-from infold.cli.demo_session import coding_session
+from infold.cli.demo import coding_session
 from infold.core.compact import compact
 from infold.core.entries import Clip, Clipping, Handle
 from infold.core.gauge import gauge

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from infold.cli.demo_session import coding_session
+from infold.cli.demo import coding_session
 from infold.cli.replay import replay
 from infold.core.entries import MessageEntry, encode_entry
 
