@@ -95,11 +95,7 @@ def _prices(prices: Prices) -> str:
 
 
 def _lookup_json(found: Lookup) -> dict[str, object]:
-    stated: dict[str, object] = dict.fromkeys(("matched", "how", "reason", "advice"))
-    if isinstance(found, Assumed):
-        stated |= {"reason": found.reason, "advice": found.advice}
-    else:
-        stated |= {"matched": found.matched, "how": found.how}
+    stated = {name: getattr(found, name, None) for name in ("matched", "how", "reason", "advice")}
     return {"known": not isinstance(found, Assumed), **stated, "model": asdict(found.entry)}
 
 
