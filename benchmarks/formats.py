@@ -31,12 +31,12 @@ from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
+from tests.support.provider_rules import problems
 from tests.support.trajectory import TRAJECTORY_RULE, trajectory
 
 import infold.session.fit as front_door
 from infold import fit
 from infold.formats.registry import OPENAI_CHAT
-from infold.formats.rules import problems
 from infold.session.fit import FitCache
 
 Row: TypeAlias = dict[str, Any]

@@ -6,7 +6,6 @@ are scoped by tenant: every method takes a whole `SessionKey`, so that a call ca
 
 import re
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
@@ -14,7 +13,6 @@ from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 from msgspec import Struct
 
 from infold.core.entries import Checkpoint, Entry, Handle, Reason
-from infold.core.events import Event
 from infold.core.judge import Answer, ModelAnswer
 from infold.core.messages import Message, ModelRef, SessionId
 from infold.core.recall import Document
@@ -133,15 +131,6 @@ class Store(Protocol):
         ...
 
 
-@runtime_checkable
-class Deferring(Protocol):
-    """A store that writes in a thread of its own, so that a caller on an event loop needs no other."""
-
-    def append_soon(self, key: SessionKey, entries: Sequence[Entry], expected: int) -> Future[int]:
-        """Return a future with the result of `append`."""
-        ...
-
-
 class Archive(Protocol):
     """What an operator does with whole sessions. Deleting is the only destructive operation."""
 
@@ -238,14 +227,6 @@ class Hooks(Protocol):
 
     def may_continue(self, session_id: SessionId) -> bool:
         """Return whether a synthetic message may ask the model to continue after an automatic compaction."""
-        ...
-
-
-class Observer(Protocol):
-    """Receives events."""
-
-    def observe(self, event: Event) -> None:
-        """Receive one event; must neither raise nor take long."""
         ...
 
 

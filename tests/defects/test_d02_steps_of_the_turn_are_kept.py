@@ -1,10 +1,10 @@
 """D2: when a provider reports an overflow in the midst of a turn, no step of that turn is lost."""
 
 import pytest
+from tests.support.provider_rules import problems
 
 from infold.core.policy import PRESETS
 from infold.formats.registry import OPENAI_CHAT, WireFormat
-from infold.formats.rules import problems
 
 from ..invariants.scenes import (  # noqa: TID252 - `tests` is no package to name
     REQUEST,

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import IO, Any
 
 from msgspec import Struct
+from tests.support.provider_rules import problems
 
 from infold.agent.agents import TITLE
 from infold.core.entries import Entry, MessageEntry
 from infold.core.messages import Message, SessionId, SystemMessage, text_of
 from infold.core.summary_request import COMPACTION_AGENT
 from infold.formats.registry import format_named
-from infold.formats.rules import problems
 from infold.ports import SessionKey
 from infold.stores.sqlite import SqliteStore
 from infold.testing.script import Say, Script, ScriptedAnswer, ScriptedRequest, in_turn

@@ -13,6 +13,8 @@ from threading import Event, get_ident
 from time import sleep
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from tests.support.provider_rules import problems
+
 from infold.core.entries import Entry, MessageEntry
 from infold.core.events import Event as Happened
 from infold.core.load import load
@@ -21,7 +23,6 @@ from infold.core.messages import OWN_IDS, SessionId
 from infold.core.recall import Document
 from infold.core.summary_request import SummaryRequest
 from infold.formats.registry import OPENAI_CHAT
-from infold.formats.rules import problems
 from infold.ports import Found, FullStore, SessionKey, StoredSession
 from infold.session.session import Ready
 from infold.session.settings import SessionSettings

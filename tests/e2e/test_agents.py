@@ -14,11 +14,11 @@ from pathlib import Path
 import msgspec
 import pytest
 from msgspec import Struct
+from tests.support.provider_rules import problems
 
 from infold.core.entries import Checkpoint, Clipping, Entry, MessageEntry, Pruning
 from infold.core.messages import calls_of
 from infold.formats.registry import format_named
-from infold.formats.rules import problems
 from infold.stores.sqlite import SqliteStore
 from infold.testing.script import ScriptedRequest
 from infold.testing.scripted_server import ScriptedServer

@@ -6,11 +6,11 @@ from typing import Any, TypeAlias
 import pytest
 from msgspec import Struct
 from tests.support.corpus import each_transcript
+from tests.support.provider_rules import problems
 
 from infold import Fitted, WindowExceeded, fit
 from infold.core.messages import Message, TextPart, UserMessage, calls_of, results_of
 from infold.formats.registry import ANTHROPIC_MESSAGES, OPENAI_CHAT, WireFormat
-from infold.formats.rules import problems
 from infold.transcripts.record import RecordedSession
 from infold.transcripts.registry import read_transcript
 from infold.transcripts.write import to_anthropic, to_openai_chat

@@ -13,11 +13,11 @@ from signal import SIGKILL
 
 import pytest
 from msgspec import Struct
+from tests.support.provider_rules import problems
 
 from infold.core.entries import Checkpoint, Entry, MessageEntry
 from infold.core.messages import is_from_caller
 from infold.formats.registry import OPENAI_CHAT
-from infold.formats.rules import problems
 from infold.ports import FullStore
 
 from ..contract.postgres_server import database, postgres_server  # noqa: TID252 - `tests` is no package to name

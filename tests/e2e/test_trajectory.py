@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 from msgspec import Struct
+from tests.support.provider_rules import problems
 from tests.support.trajectory import TRAJECTORY_RULE, trajectory
 
 from infold import fit
 from infold.formats.registry import OPENAI_CHAT
-from infold.formats.rules import problems
 
 pytestmark = pytest.mark.slow
 

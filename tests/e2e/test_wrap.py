@@ -10,11 +10,11 @@ from typing import Any
 import anthropic
 import openai
 import pytest
+from tests.support.provider_rules import problems
 
 from infold import SessionSettings, open_store, wrap
 from infold.core.events import Compacted, FailedOpen, Rejected
 from infold.formats.registry import format_named
-from infold.formats.rules import problems
 from infold.testing.script import Fail, Say, ScriptedAnswer, ScriptedRequest, Trouble, in_turn
 from infold.testing.scripted_server import ScriptedServer
 

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.play import play
+from tests.support.provider_rules import problems
 from tests.support.strategies import histories, situations
 
 from infold.core.events import Event, Repaired
@@ -23,7 +24,6 @@ from infold.core.messages import (
 from infold.core.policy import PRESETS
 from infold.errors import InfoldError
 from infold.formats.registry import FORMATS, GEMINI, OPENAI_CHAT, WireFormat
-from infold.formats.rules import problems
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import calls, log_of, numbered, replies, result, user
 

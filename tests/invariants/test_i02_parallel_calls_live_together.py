@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from msgspec.structs import replace
 from tests.support.play import play
+from tests.support.provider_rules import problems
 from tests.support.strategies import histories, situations
 
 from infold import fit
@@ -17,7 +18,6 @@ from infold.core.policy import preset
 from infold.core.view import view
 from infold.errors import IllegalCut, WindowExceeded
 from infold.formats.registry import OPENAI_CHAT, WireFormat
-from infold.formats.rules import problems
 from infold.testing.builders import log_of
 
 from .scenes import EXAMPLES, Notetaker, compactions, each_preset, each_wire, opened, story, written

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from msgspec.structs import replace
 from tests.support.play import play
+from tests.support.provider_rules import problems
 from tests.support.strategies import histories, infold_situations
 
 from infold import fit
@@ -18,7 +19,6 @@ from infold.core.messages import AssistantMessage, Message, Part, ReasoningPart,
 from infold.core.policy import preset
 from infold.core.view import view
 from infold.formats.registry import ANTHROPIC_MESSAGES, FORMATS, GEMINI, OPENAI_RESPONSES, WireFormat
-from infold.formats.rules import problems
 from infold.testing.builders import calls, log_of, numbered, replies, result, user
 
 from .scenes import EXAMPLES, bare, compactions, infold_at, story, written

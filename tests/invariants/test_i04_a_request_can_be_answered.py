@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.play import play
+from tests.support.provider_rules import problems
 from tests.support.strategies import histories, situations
 
 from infold.core.events import Event
@@ -25,7 +26,6 @@ from infold.core.messages import (
 from infold.core.policy import INFOLD
 from infold.core.view import view
 from infold.formats.registry import FORMATS, WireFormat
-from infold.formats.rules import problems
 from infold.testing.builders import calls, log_of, numbered, replies, result, session, user
 
 from .scenes import (

@@ -4,6 +4,7 @@ from asyncio import CancelledError, Event, create_task, run
 from collections.abc import Sequence
 
 import pytest
+from tests.support.provider_rules import problems
 
 from infold import AsyncSession, Ready, SessionSettings
 from infold.core.entries import (
@@ -25,7 +26,6 @@ from infold.core.summary_request import SummaryRequest
 from infold.core.view import REQUEST_TEXT, view
 from infold.errors import InfoldError, StoreBroken
 from infold.formats.registry import OPENAI_CHAT
-from infold.formats.rules import problems
 from infold.ports import SessionKey
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import calls, numbered, replies, result, session, user

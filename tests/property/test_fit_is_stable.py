@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests.support.provider_rules import problems
 from tests.support.wire import WireHistory, guises, wire_histories
 
 from infold import Fitted, WindowExceeded, fit
@@ -18,7 +19,6 @@ from infold.core.logged_message import Rendering
 from infold.core.messages import SessionId
 from infold.core.policy import INFOLD
 from infold.core.view import view
-from infold.formats.rules import problems
 from infold.session.fit import FitCache
 
 REPLY_TYPES = ("reasoning", "function_call")

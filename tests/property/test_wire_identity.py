@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from openai.types.chat import ChatCompletionMessageParam
 from openai.types.responses import ResponseInputItemParam
 from pydantic import TypeAdapter
+from tests.support.provider_rules import problems
 from tests.support.wire import WireHistory, guises, wire_histories
 
 from infold.core.entries import Clip, Clipping, Handle, MessageEntry
@@ -37,7 +38,6 @@ from infold.core.view import view
 from infold.formats.codec import Decoded, as_dict, join_decoded
 from infold.formats.pairing import Pairing
 from infold.formats.registry import detect
-from infold.formats.rules import problems
 
 pytestmark = pytest.mark.slow
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tests.support.provider_rules import problems
 
 from infold.agent.agents import TALK
 from infold.agent.events import (
@@ -36,7 +37,6 @@ from infold.core.messages import (
 )
 from infold.errors import KeyRefused, ModelBusy, WindowExceeded
 from infold.formats.registry import OPENAI_CHAT
-from infold.formats.rules import problems
 from infold.stores.memory import MemoryStore
 from infold.testing import wire_replies
 from infold.testing.script import Fail, Say, ScriptedAnswer, Trouble, in_turn

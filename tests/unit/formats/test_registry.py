@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.provider_rules import problems
 
 from infold.core.messages import calls_of, results_of
 from infold.errors import BrokenInput, UnknownFormat
@@ -18,7 +19,6 @@ from infold.formats.registry import (
     detect,
     format_named,
 )
-from infold.formats.rules import problems
 
 MICROSECONDS_A_MESSAGE = 100
 """Thirty times what it takes on an idle core, so that only a change of kind fails, even under coverage."""

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.provider_rules import problems
 
 from infold.core.judge import Answer
 from infold.core.summary_request import (
@@ -30,7 +31,6 @@ from infold.formats.requests import (
     with_items,
     without_bound_thinking,
 )
-from infold.formats.rules import problems
 from infold.testing.builders import numbered, replies, user
 
 CHAT_TOOLS = [{"type": "function", "function": {"name": "bash", "parameters": {"type": "object"}}}]

@@ -3,8 +3,7 @@
 from typing import Any
 
 import pytest
-
-from infold.formats.rules import anthropic_problems, chat_problems, gemini_problems, responses_problems
+from tests.support.provider_rules import anthropic_problems, chat_problems, gemini_problems, responses_problems
 
 USER = {"role": "user", "content": "hi"}
 

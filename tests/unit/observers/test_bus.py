@@ -12,14 +12,13 @@ from infold.core.events import Clipped, Compacted, Event, Exceeded, Pruned, Rest
 from infold.errors import UsageError
 from infold.observers import Bus
 from infold.observers.bus import MOST_ERRORS
-from infold.ports import Observer
 
 from .events import EVENTS, SECRET
 
 COMPACTED = next(event for event in EVENTS if isinstance(event, Compacted))
 
 
-def told(bus: Observer) -> None:
+def told(bus: Bus) -> None:
     """Tell a bus of one event of each kind."""
     for event in EVENTS:
         bus.observe(event)

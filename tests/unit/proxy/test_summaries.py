@@ -5,13 +5,13 @@ from threading import Lock
 
 import msgspec
 import pytest
+from tests.support.provider_rules import problems
 
 from infold.core.budget import Window
 from infold.core.events import Compacted, Event, PreparedAhead, SummaryRejected
 from infold.core.summary_request import COMPACTION_AGENT, Additions, SummaryRequest, own_request
 from infold.errors import ModelError
 from infold.formats.registry import OPENAI_CHAT
-from infold.formats.rules import problems
 from infold.proxy.managed_request import UpstreamReply, summarise_upstream
 from infold.proxy.sessions import SessionPool
 from infold.session.settings import SessionSettings

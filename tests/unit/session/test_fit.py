@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 import pytest
+from tests.support.provider_rules import problems
 from tests.support.wire import Dumpable
 
 from infold import UsageError, Window, WindowExceeded, fit, preset
@@ -14,7 +15,6 @@ from infold.catalogue import Override
 from infold.core.policy import PRESETS
 from infold.errors import BrokenInput, UnknownFormat, UnknownPreset
 from infold.formats.registry import ANTHROPIC_MESSAGES, FORMATS, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
-from infold.formats.rules import problems
 
 Item: TypeAlias = dict[str, Any]
 

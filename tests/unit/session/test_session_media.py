@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from tests.support.provider_rules import problems
 
 from infold import AsyncSession, Session, SessionSettings, open_store
 from infold.core.events import Event, MediaNotStored
 from infold.errors import UnknownReference
 from infold.formats.registry import FORMATS, WireFormat, format_named
-from infold.formats.rules import problems
 from infold.ports import FullStore, SessionKey
 from infold.session.media import Medium
 from infold.stores.memory import MemoryStore
