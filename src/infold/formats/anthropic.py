@@ -525,16 +525,14 @@ class AnthropicReply:
 
     def _take_delta(self, index: int, delta: Item, emit: Emit) -> None:
         kind = str(delta.get("type"))
-        if kind in TEXTS:
-            self._blocks.setdefault(index, {"type": TEXTS[kind]})
+        if field := TEXTS.get(kind):
+            append_text(self._blocks.setdefault(index, {"type": field}), field, delta.get(field))
+            emit("text" if field == "text" else "reasoning", delta.get(field))
+            return
         block = self._blocks.get(index)
         if block is None:
             return
         match kind:
-            case "text_delta" | "thinking_delta":
-                text = delta.get(TEXTS[kind])
-                append_text(block, TEXTS[kind], text)
-                emit("text" if kind == "text_delta" else "reasoning", text)
             case "input_json_delta" if isinstance(delta.get("partial_json"), str):
                 self._inputs.setdefault(index, TextPieces()).append(delta["partial_json"])
             case "citations_delta" if dict_or_empty(delta.get("citation")):

@@ -40,6 +40,8 @@ from infold.formats.pairing import OpenCall, Pairing
 
 Item: TypeAlias = dict[str, Any]
 
+LISTS = (list, tuple)
+"""For `isinstance` where it is called for every message or event: a union would be made anew for each call."""
 
 MOST_DIGITS = 4_000
 """Digits of a number that is written out in full; Python itself writes no longer ones."""
@@ -118,7 +120,7 @@ def as_dict(value: object) -> Item:
     if isinstance(value, dict):
         return value
     if isinstance(value, bytes | bytearray | memoryview | Raw):
-        return _parse_object(bytes(value))
+        return parse_object(bytes(value))
     dump = getattr(value, "model_dump", None)
     if dump is not None:
         return _dump_object(dump)
@@ -127,22 +129,26 @@ def as_dict(value: object) -> Item:
     raise MalformedError(f"{kind_of(value)} stands where an object belongs", remedy="give a dict")
 
 
-def _parse_object(text: bytes) -> Item:
+_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def parse_object(text: bytes) -> Item:
+    """Return the object that this JSON is; raise `MalformedError` if it is none."""
     try:
-        value = _loads(text)
+        return _decode_object(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return _parse_object_slowly(text)
+
+
+def _parse_object_slowly(text: bytes) -> Item:
+    """Parse what the fast parser refuses: lone surrogates and numbers beyond a double."""
+    try:
+        value = json.loads(text, parse_float=_float)
     except RecursionError:
         raise _too_deep() from None
     except ValueError as error:
         raise MalformedError(f"not JSON ({error})", remedy="give the item as the provider sent it") from error
     return as_dict(value)
-
-
-def _loads(text: bytes) -> object:
-    """Parse JSON; the second parser takes lone surrogates and numbers beyond a double, which the first refuses."""
-    try:
-        return msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return json.loads(text, parse_float=_float)
 
 
 def _float(text: str) -> float | Decimal:
@@ -228,9 +234,13 @@ def dict_or_empty(value: object) -> Item:
 
 def dicts_in(value: object) -> list[Item]:
     """Return the objects of a list; empty if the value is not a list."""
-    if not isinstance(value, list | tuple):
+    if not isinstance(value, LISTS):
         return []
-    return [found for one in value if (found := dict_or_empty(one)) or isinstance(one, dict)]
+    return [
+        one if isinstance(one, dict) else found
+        for one in value
+        if isinstance(one, dict) or (found := dict_or_empty(one))
+    ]
 
 
 def block_list(value: object, what: str) -> Sequence[Any]:

@@ -456,10 +456,10 @@ def finish(body: object) -> Finish | None:
 # Streams.
 
 
-APART = ("choices", "object", "obfuscation", "error", "type")
+APART = frozenset({"choices", "object", "obfuscation", "error", "type"})
 """Fields of a chunk that are not fields of the reply."""
 
-LISTS = ("tool_calls", "reasoning_details")
+LISTS = frozenset({"tool_calls", "reasoning_details"})
 """Fields of a delta whose entries grow by their index."""
 
 
@@ -481,10 +481,13 @@ class ChatReply:
     def take(self, kind: str, event: Item, emit: Emit) -> None:
         """Add a chunk; anything else is ignored."""
         del kind
-        if not isinstance(event.get("choices"), list) and not dict_or_empty(event.get("usage")):
+        choices = event.get("choices")
+        if not isinstance(choices, list) and not dict_or_empty(event.get("usage")):
             return
-        self._fields |= {field: value for field, value in event.items() if field not in APART and value is not None}
-        for choice in dicts_in(event.get("choices")):
+        for field, value in event.items():
+            if value is not None and field not in APART:
+                self._fields[field] = value
+        for choice in dicts_in(choices):
             if not choice.get("index"):
                 self._take_choice(choice, emit)
 
@@ -499,16 +502,24 @@ class ChatReply:
         self._choice.setdefault("index", 0)
         self._take_delta(dict_or_empty(choice.get("delta") or choice.get("message")), emit)
         for field, value in choice.items():
-            if field == "logprobs" and dict_or_empty(value):
-                merge(self._choice, {field: value})
-            elif field not in ("index", "delta", "message", "logprobs") and value is not None:
+            if value is None or field in ("index", "delta", "message"):
+                continue
+            if field != "logprobs":
                 self._choice[field] = value
+            elif dict_or_empty(value):
+                merge(self._choice, {field: value})
 
     def _take_delta(self, delta: Item, emit: Emit) -> None:
-        merge(self._message, {field: value for field, value in delta.items() if field not in LISTS})
-        emit("reasoning", delta.get("reasoning_content") or delta.get("reasoning"))
-        _emit_content(delta.get("content"), emit)
-        emit("text", delta.get("refusal"))
+        has_lists = not LISTS.isdisjoint(delta)
+        merge(self._message, {field: delta[field] for field in delta if field not in LISTS} if has_lists else delta)
+        if reasoning := delta.get("reasoning_content") or delta.get("reasoning"):
+            emit("reasoning", reasoning)
+        if content := delta.get("content"):
+            _emit_content(content, emit)
+        if refusal := delta.get("refusal"):
+            emit("text", refusal)
+        if not has_lists:
+            return
         for call in dicts_in(delta.get("tool_calls")):
             entry = self._calls.entry_for(call)
             if not _call_name(entry):
@@ -528,7 +539,9 @@ class ChatReply:
 
 def _emit_content(content: object, emit: Emit) -> None:
     """Emit text, or blocks of it: some servers send their thinking as blocks."""
-    emit("text", content)
+    if isinstance(content, str):
+        emit("text", content)
+        return
     for block in dicts_in(content):
         emit("text", block.get("text"))
         thinking = block.get("thinking")

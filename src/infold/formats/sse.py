@@ -10,9 +10,6 @@ MOST_EVENT_BYTES = 32 * 2**20
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
-_LONE = re.compile(rb"(?:event: ([^\r\n]+)\n)?data: ([^\r\n]*)\n\n")
-"""One whole event, as most pieces of a stream are."""
-
 
 class SseEvent(Struct, frozen=True):
     """One event: its data, the lines joined, and its name if it has one."""
@@ -41,12 +38,11 @@ class SseReader:
     def feed(self, piece: bytes) -> list[SseEvent]:
         """Return the events that this piece completes."""
         is_amid = self._line_bytes or self._lines or self._name or self._is_over or self._is_after_return
-        lone = None if is_amid or len(piece) > self._most_bytes else _LONE.fullmatch(piece)
+        lone = None if is_amid or len(piece) > self._most_bytes else _lone_event(piece)
         if lone is None:
             return [event for line in self._ended_lines(piece) for event in self._take(line)]
         self._is_first = False
-        name, data = lone.groups()
-        return [SseEvent(data.decode("utf-8", "replace"), name.decode("utf-8", "replace") if name else "")]
+        return [lone]
 
     def close(self) -> list[SseEvent]:
         """Return the last event of a stream that ended without the empty line after it."""
@@ -94,6 +90,17 @@ class SseReader:
             yield SseEvent(b"\n".join(self._lines).decode("utf-8", "replace"), self._name)
         self._lines, self._name = [], ""
         self._data_bytes, self._is_over = 0, False
+
+
+def _lone_event(piece: bytes) -> SseEvent | None:
+    """Return the event that is all of a piece, as most pieces of a stream are; `None` for any other piece."""
+    lines = piece.split(b"\n", 4)
+    if len(lines) not in (3, 4) or lines[-2:] != [b"", b""] or b"\r" in piece:
+        return None
+    name, data = lines[0] if len(lines) == 4 else b"event: ", lines[-3]
+    if not name.startswith(b"event: ") or not data.startswith(b"data: "):
+        return None
+    return SseEvent(data[6:].decode("utf-8", "replace"), name[7:].decode("utf-8", "replace"))
 
 
 _MARK, _QUOTED_MARK = re.compile(rb'["{}\[\]]'), re.compile(rb'["\\]')

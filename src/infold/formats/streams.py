@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from infold.formats.codec import Item, MalformedError, as_dict, dict_or_empty, replace_surrogates
+from infold.formats.codec import Item, MalformedError, dict_or_empty, parse_object, replace_surrogates
 from infold.formats.sse import SseEvent, SseReader
 
 MOST_STREAM_BYTES = 256 * 2**20
@@ -125,11 +125,12 @@ class ReplyBuilder:
             self._is_done = self.is_over = True
             return
         try:
-            value = as_dict(data) if self._read_bytes <= self._most_bytes else None
+            value = parse_object(data) if self._read_bytes <= self._most_bytes else None
         except MalformedError:
             value = None
         self._unread += value is None
-        self._error = self._error or _error_in(event, value)
+        if "error" in event.data or event.name == "error":
+            self._error = self._error or _error_in(event, value)
         if value is not None:
             kind = str(value.get("type") or event.name)
             self.is_over = self.is_over or kind in self._last_events
@@ -137,12 +138,12 @@ class ReplyBuilder:
 
     def _emit(self, kind: DeltaKind, text: object) -> None:
         """Add a delta; half of a character waits for its other half, which comes with the next piece."""
-        if not isinstance(text, str) or not text:
+        if not isinstance(text, str):
             return
-        text = self._halves.pop(kind, "") + text
-        if "\ud800" <= text[-1] <= "\udbff":
-            self._halves[kind], text = text[-1], text[:-1]
-        if not text.isascii():
+        if self._halves or not text.isascii():
+            text = self._halves.pop(kind, "") + text
+            if "\ud800" <= text[-1:] <= "\udbff":
+                self._halves[kind], text = text[-1], text[:-1]
             text = replace_surrogates(text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass"))
         if text:
             self._deltas.append(Delta(kind, text))
@@ -216,16 +217,17 @@ def append_text(into: Item, field: str, piece: object) -> None:
     if not isinstance(piece, str):
         return
     held = into.get(field)
-    if isinstance(held, list) and not isinstance(held, TextPieces):
+    if isinstance(held, TextPieces):
+        if field != "name" or join_text(held) != piece:
+            held.append(piece)
+    elif isinstance(held, list):
         last = dict_or_empty(held[-1]) if held else {}
         if isinstance(last.get("text"), TextPieces):
             last["text"].append(piece)
         elif piece:
             held.append({"type": "text", "text": TextPieces([piece])})
-    elif not isinstance(held, TextPieces):
+    else:
         into[field] = TextPieces([held, piece] if isinstance(held, str) else [piece])
-    elif field != "name" or join_text(held) != piece:
-        held.append(piece)
 
 
 def _extend(held: object, more: list[Any]) -> list[Any]:
