@@ -15,6 +15,7 @@ from infold.core.messages import (
     MessageId,
     Part,
     ReasoningPart,
+    ResultStatus,
     SystemMessage,
     TextPart,
     ToolCallPart,
@@ -33,7 +34,6 @@ from infold.formats.codec import (
     arguments_object,
     arguments_text,
     as_dict,
-    block_list,
     content_slots,
     count,
     decode_each,
@@ -52,13 +52,12 @@ from infold.formats.codec import (
     opaque_parts,
     opaque_value,
     provider_value,
+    read_result,
     remaining_text,
     replace_content,
-    replace_surrogates,
     reported_usage,
-    result_or_text,
     text_field,
-    text_of_parts,
+    text_parts,
     user_parts,
     visible_parts,
     with_user_first,
@@ -164,10 +163,10 @@ def _slots(item: Item) -> Iterator[Slot]:
 def _parts(slot: Slot, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
     block = slot.value
     if isinstance(block, str):
-        return user_parts(block) if slot.kind == "user" else (TextPart(replace_surrogates(block)),)
+        return text_parts(block, is_user=slot.kind == "user")
     match block.get("type"):
         case "text" if isinstance(block.get("text"), str):
-            return user_parts(block["text"]) if slot.kind == "user" else (TextPart(replace_surrogates(block["text"])),)
+            return text_parts(block["text"], is_user=slot.kind == "user")
         case "tool_use":
             return (_call(block, pairing, message_id),)
         case "tool_result":
@@ -196,24 +195,9 @@ def _call(block: Item, pairing: Pairing, message_id: MessageId) -> ToolCallPart:
 
 
 def _result(block: Item, pairing: Pairing) -> Part:
-    content = block.get("content")
-    blocks = () if isinstance(content, str) else block_list(content, "content of a tool_result")
-    parts = [part for inner in blocks for part in _result_parts(inner)]
-    return result_or_text(
-        pairing.take_call(id_field(block, "tool_use_id")),
-        replace_surrogates(content) if isinstance(content, str) else text_of_parts(parts),
-        status="error" if block.get("is_error") is True else "completed",
-        files=tuple(part for part in parts if isinstance(part, FilePart)),
-    )
-
-
-def _result_parts(inner: object) -> tuple[Part, ...]:
-    """Return the parts of a block inside a tool result."""
-    if isinstance(inner, str):
-        return (TextPart(replace_surrogates(inner)),)
-    block = as_dict(inner)
-    text = block.get("text")
-    return (TextPart(replace_surrogates(text)),) if isinstance(text, str) else _other(block)
+    call = pairing.take_call(id_field(block, "tool_use_id"))
+    status: ResultStatus = "error" if block.get("is_error") is True else "completed"
+    return read_result(call, block.get("content"), _other, what="content of a tool_result", status=status)
 
 
 def _medium(block: Item, media_type: str) -> FilePart:
@@ -247,7 +231,7 @@ def _replace(slot: Slot, parts: tuple[Part | None, ...]) -> Any:
         case "tool_use":
             return {**block, "input": arguments_object(text)}
         case "tool_result" if isinstance(parts[0], ToolResultPart):
-            content = replace_content(block.get("content"), parts[0], _result_parts, text_type="text")
+            content = replace_content(block.get("content"), parts[0], _other, text_type="text")
             return {**block, "content": content}
         case _:
             return _replace_text(slot, text)

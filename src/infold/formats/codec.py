@@ -299,6 +299,22 @@ def user_parts(text: str) -> tuple[Part, ...]:
     )
 
 
+def text_parts(text: str, *, is_user: bool) -> tuple[Part, ...]:
+    """Return a text of any role as parts."""
+    return user_parts(text) if is_user else (TextPart(replace_surrogates(text)),)
+
+
+ReadBlock: TypeAlias = Callable[[Item], tuple[Part, ...]]
+"""Reads a block that holds no text of its own: a medium, or what only the provider can read."""
+
+
+def block_parts(block: object, other: ReadBlock, *, is_user: bool = False) -> tuple[Part, ...]:
+    """Return the parts of a block of content: its text, else what `other` reads in it."""
+    value = block if isinstance(block, str) else as_dict(block)
+    text = value if isinstance(value, str) else value.get("text", value.get("refusal"))
+    return text_parts(text, is_user=is_user) if isinstance(text, str) else other(as_dict(value))
+
+
 def join_lines(texts: Iterable[str]) -> str:
     """Join texts line by line, without empty ones."""
     return "\n".join(text for text in texts if text)
@@ -358,6 +374,22 @@ def inclusive_usage(*, prompt: int, completion: int, cached: int, written: int, 
     )
 
 
+def openai_usage(body: object, prompt: str, completion: str) -> Usage | None:
+    """Return the usage of a reply of OpenAI's, `None` if it has none; the names are those of its fields, without `_tokens`."""
+    reported = reported_usage(body, "usage")
+    if not has_count(reported, f"{prompt}_tokens", f"{completion}_tokens", "total_tokens"):
+        return None
+    details = dict_or_empty(reported.get(f"{prompt}_tokens_details"))
+    return inclusive_usage(
+        prompt=count(reported, f"{prompt}_tokens"),
+        completion=count(reported, f"{completion}_tokens"),
+        cached=count(details, "cached_tokens") or count(reported, "prompt_cache_hit_tokens"),
+        written=count(details, "cache_write_tokens"),
+        reasoning=count(dict_or_empty(reported.get(f"{completion}_tokens_details")), "reasoning_tokens"),
+        total=count(reported, "total_tokens"),
+    )
+
+
 _FINISHES: dict[str, Finish] = {
     **dict.fromkeys(("stop", "end_turn", "stop_sequence", "completed"), "stop"),
     **dict.fromkeys(("tool_calls", "function_call", "tool_use", "tool-calls", "tooluse"), "tool-calls"),
@@ -408,9 +440,24 @@ def _text(part: Part) -> str:
     return part.text if isinstance(part, TextPart | ReasoningPart) else ""
 
 
-def replace_content(
-    content: object, part: Part | None, read: Callable[[Any], Sequence[Part]], *, text_type: str
-) -> object:
+def read_result(
+    call: OpenCall | None,
+    content: object,
+    other: ReadBlock,
+    *,
+    what: str = "content",
+    status: ResultStatus = "completed",
+) -> Part:
+    """Return the result that a call got, from its content: a text or blocks."""
+    blocks = () if isinstance(content, str) else block_list(content, what)
+    parts = [part for block in blocks for part in block_parts(block, other)]
+    output = replace_surrogates(content) if isinstance(content, str) else text_of_parts(parts)
+    return result_or_text(
+        call, output, status=status, files=tuple(part for part in parts if isinstance(part, FilePart))
+    )
+
+
+def replace_content(content: object, part: Part | None, other: ReadBlock, *, text_type: str) -> object:
     """Return a result's content with its text replaced; media stay if the part still has them.
 
     The new text takes the other fields of the first text block (a cache mark).
@@ -424,7 +471,7 @@ def replace_content(
     new = {**next(texts, {"type": text_type}), "text": text}
     return [
         *([new] if text else []),
-        *(block for block in content if any(without_digests(found) in kept for found in read(block))),
+        *(block for block in content if any(without_digests(found) in kept for found in block_parts(block, other))),
     ]
 
 

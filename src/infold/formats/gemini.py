@@ -57,7 +57,7 @@ from infold.formats.codec import (
     reported_usage,
     result_or_text,
     text_field,
-    user_parts,
+    text_parts,
     visible_parts,
     with_user_first,
 )
@@ -184,7 +184,7 @@ _CODE = {"executableCode": "executable_code", "codeExecutionResult": "code_execu
 def _content_parts(part: Item, *links: str, is_user: bool) -> tuple[Part, ...]:
     text = part.get("text")
     if isinstance(text, str):
-        return user_parts(text) if is_user else (TextPart(replace_surrogates(text)),)
+        return text_parts(text, is_user=is_user)
     if medium := _field(part, "inlineData", "inline_data") or _field(part, "fileData", "file_data"):
         return (_medium(as_dict(medium)),)
     return opaque_parts(part, *links)

@@ -32,8 +32,8 @@ from infold.formats.codec import (
     arguments_text,
     as_dict,
     block_list,
+    block_parts,
     content_slots,
-    count,
     custom_input,
     decode_each,
     decode_item,
@@ -42,21 +42,20 @@ from infold.formats.codec import (
     encode_view,
     finish_named,
     has_address,
-    has_count,
     id_field,
-    inclusive_usage,
     is_image,
     is_pdf,
     join_lines,
     json_text,
     media_label,
     opaque_parts,
+    openai_usage,
     output_with_labels,
     provider_value,
+    read_result,
     remaining_text,
     replace_content,
     replace_surrogates,
-    reported_usage,
     result_or_text,
     text_field,
     text_of_parts,
@@ -151,14 +150,7 @@ def _parts(slot: Slot, pairing: Pairing, message_id: MessageId) -> tuple[Part, .
         case "opaque":
             return opaque_parts(value)
         case _:
-            return _block_parts(value, is_user=slot.kind == "user")
-
-
-def _block_parts(block: str | Item, *, is_user: bool) -> tuple[Part, ...]:
-    text = block if isinstance(block, str) else block.get("text", block.get("refusal"))
-    if isinstance(text, str):
-        return user_parts(text) if is_user else (TextPart(replace_surrogates(text)),)
-    return _medium(as_dict(block))
+            return block_parts(value, _medium, is_user=slot.kind == "user")
 
 
 def _medium(block: Item) -> tuple[Part, ...]:
@@ -207,12 +199,8 @@ def _call(call: Item, pairing: Pairing, message_id: MessageId) -> ToolCallPart:
 
 
 def _result(item: Item, pairing: Pairing) -> Part:
-    content = item.get("content")
-    blocks = () if isinstance(content, str) else block_list(content, "content")
-    parts = [part for block in blocks for part in _result_parts(block)]
-    output = replace_surrogates(content) if isinstance(content, str) else text_of_parts(parts)
     call = pairing.take_call(id_field(item, "tool_call_id") or name_key(text_field(item, "name")))
-    return result_or_text(call, output, files=tuple(part for part in parts if isinstance(part, FilePart)))
+    return read_result(call, item.get("content"), _medium)
 
 
 def _replace(slot: Slot, parts: tuple[Part | None, ...]) -> Any:
@@ -248,13 +236,8 @@ def _replace_result(slot: Slot, part: Part | None) -> Item:
     """Return a result with other text; one without a call can only be text."""
     if isinstance(part, TextPart):
         return {"role": "user", "content": part.text}
-    content = replace_content(slot.value.get("content"), part, _result_parts, text_type="text")
+    content = replace_content(slot.value.get("content"), part, _medium, text_type="text")
     return {**slot.value, "content": content}
-
-
-def _result_parts(block: str | Item) -> tuple[Part, ...]:
-    """Return the parts of a block inside a result."""
-    return _block_parts(block, is_user=False)
 
 
 def _replace_text(slot: Slot, text: str) -> Any:
@@ -434,18 +417,7 @@ def _choice(body: object) -> Item:
 
 def usage(body: object) -> Usage | None:
     """Return the usage of a reply: prompt and completion include what their details list apart."""
-    reported = reported_usage(body, "usage")
-    if not has_count(reported, "prompt_tokens", "completion_tokens", "total_tokens"):
-        return None
-    details = dict_or_empty(reported.get("prompt_tokens_details"))
-    return inclusive_usage(
-        prompt=count(reported, "prompt_tokens"),
-        completion=count(reported, "completion_tokens"),
-        cached=count(details, "cached_tokens") or count(reported, "prompt_cache_hit_tokens"),
-        written=count(details, "cache_write_tokens"),
-        reasoning=count(dict_or_empty(reported.get("completion_tokens_details")), "reasoning_tokens"),
-        total=count(reported, "total_tokens"),
-    )
+    return openai_usage(body, "prompt", "completion")
 
 
 def finish(body: object) -> Finish | None:

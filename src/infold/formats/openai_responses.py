@@ -38,8 +38,8 @@ from infold.formats.codec import (
     arguments_text,
     as_dict,
     block_list,
+    block_parts,
     content_slots,
-    count,
     custom_input,
     decode_item,
     dict_or_empty,
@@ -49,9 +49,7 @@ from infold.formats.codec import (
     error_at,
     finish_named,
     has_address,
-    has_count,
     id_field,
-    inclusive_usage,
     is_image,
     is_pdf,
     join_lines,
@@ -59,16 +57,15 @@ from infold.formats.codec import (
     media_label,
     opaque_parts,
     opaque_value,
+    openai_usage,
     provider_value,
+    read_result,
     remaining_text,
     replace_content,
-    replace_surrogates,
-    reported_usage,
     require_list,
     result_or_text,
     text_field,
     text_of_parts,
-    user_parts,
     visible_parts,
 )
 from infold.formats.media import file_part
@@ -210,7 +207,7 @@ def _slots(item: Item) -> Iterator[Slot]:
 
 def _parts(slot: Slot, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
     if slot.path:
-        return _block_parts(slot.value, is_user=slot.kind == "user")
+        return block_parts(slot.value, _medium, is_user=slot.kind == "user")
     if slot.kind in CALL_TYPES:
         return (_call(slot.value, pairing, message_id),)
     if slot.kind == "reasoning":
@@ -289,16 +286,9 @@ def _result(item: Item, pairing: Pairing) -> Part:
     output = item.get("output")
     if item["type"] == "shell_call_output":
         return _shell_result(block_list(output, "output"), call)
-    blocks = [output] if isinstance(output, str | dict) else block_list(output, "output")
-    parts = [part for block in blocks for part in _result_parts(block)]
-    files = tuple(part for part in parts if isinstance(part, FilePart))
+    content = [output] if isinstance(output, dict) else output
     status: ResultStatus = "error" if item.get("status") == "failed" else "completed"
-    return result_or_text(call, text_of_parts(parts), status=status, files=files)
-
-
-def _result_parts(block: object) -> tuple[Part, ...]:
-    """Return the parts of a block inside an output."""
-    return _block_parts(block if isinstance(block, str) else as_dict(block), is_user=False)
+    return read_result(call, content, _medium, what="output", status=status)
 
 
 def _shell_result(runs: Sequence[object], call: OpenCall | None) -> Part:
@@ -308,14 +298,6 @@ def _shell_result(runs: Sequence[object], call: OpenCall | None) -> Part:
     code = codes[-1] if codes and isinstance(codes[-1], int) else None
     output = join_lines(text_field(run, stream) for run in printed for stream in ("stdout", "stderr"))
     return result_or_text(call, output, exit_status=code)
-
-
-def _block_parts(block: str | Item, *, is_user: bool) -> tuple[Part, ...]:
-    """Return the parts of one block of content."""
-    text = block if isinstance(block, str) else block.get("text", block.get("refusal"))
-    if isinstance(text, str):
-        return user_parts(text) if is_user else (TextPart(replace_surrogates(text)),)
-    return _medium(as_dict(block))
 
 
 def _medium(block: Item) -> tuple[Part, ...]:
@@ -343,7 +325,7 @@ def _replace_result(item: Item, part: Part | None) -> Item:
         return {**item, "output": [{**last, "stdout": remaining_text((part,)), "stderr": ""}]}
     if isinstance(output, dict):
         return item if isinstance(part, ToolResultPart) and part.files else {**item, "output": _blank(output)}
-    return {**item, "output": replace_content(output, part, _result_parts, text_type="input_text")}
+    return {**item, "output": replace_content(output, part, _medium, text_type="input_text")}
 
 
 def _blank(screenshot: Item) -> Item:
@@ -539,18 +521,7 @@ def reply_items(body: object) -> list[object]:
 
 def usage(body: object) -> Usage | None:
     """Return the usage of a reply: input and output include what their details list apart."""
-    reported = reported_usage(body, "usage")
-    if not has_count(reported, "input_tokens", "output_tokens", "total_tokens"):
-        return None
-    details = dict_or_empty(reported.get("input_tokens_details"))
-    return inclusive_usage(
-        prompt=count(reported, "input_tokens"),
-        completion=count(reported, "output_tokens"),
-        cached=count(details, "cached_tokens"),
-        written=count(details, "cache_write_tokens"),
-        reasoning=count(dict_or_empty(reported.get("output_tokens_details")), "reasoning_tokens"),
-        total=count(reported, "total_tokens"),
-    )
+    return openai_usage(body, "input", "output")
 
 
 def finish(body: object) -> Finish | None:

@@ -5,6 +5,7 @@ provider would be sent, let the engine change the view, encode it back.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import ModuleType
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -89,80 +90,24 @@ class WireFormat(Struct, frozen=True):
         return join_lines(json_text(request[field]) for field in fields if request.get(field))
 
 
-OPENAI_CHAT = WireFormat(
-    name=openai_chat.NAME,
-    items_field="messages",
-    system_fields=(),
-    path_endings=("/chat/completions",),
-    looks_like=openai_chat.looks_like,
-    decode=openai_chat.decode,
-    encode=openai_chat.encode,
-    encode_new=openai_chat.encode_new,
-    reply_items=openai_chat.reply_items,
-    usage=openai_chat.usage,
-    finish=openai_chat.finish,
-    new_builder=openai_chat.new_builder,
-    summary_fields=openai_chat.summary_fields,
-    with_system=openai_chat.with_system,
-    tool_item=openai_chat.tool_item,
-    tool_names=openai_chat.tool_names,
-)
+def _bind(
+    module: ModuleType, *, items_field: str, path_endings: tuple[str, ...], system_fields: tuple[str, ...] = ()
+) -> WireFormat:
+    """Return the format of a module, whose functions have the names of the fields above."""
+    functions = {field: getattr(module, field) for field in WireFormat.__struct_fields__ if hasattr(module, field)}
+    return WireFormat(module.NAME, items_field, system_fields, path_endings, **functions)
 
-OPENAI_RESPONSES = WireFormat(
-    name=openai_responses.NAME,
-    items_field="input",
-    system_fields=("instructions",),
-    path_endings=("/responses",),
-    looks_like=openai_responses.looks_like,
-    decode=openai_responses.decode,
-    encode=openai_responses.encode,
-    encode_new=openai_responses.encode_new,
-    reply_items=openai_responses.reply_items,
-    usage=openai_responses.usage,
-    finish=openai_responses.finish,
-    new_builder=openai_responses.new_builder,
-    summary_fields=openai_responses.summary_fields,
-    with_system=openai_responses.with_system,
-    tool_item=openai_responses.tool_item,
-    tool_names=openai_responses.tool_names,
-)
 
-ANTHROPIC_MESSAGES = WireFormat(
-    name=anthropic.NAME,
-    items_field="messages",
-    system_fields=("system",),
-    path_endings=("/messages",),
-    looks_like=anthropic.looks_like,
-    decode=anthropic.decode,
-    encode=anthropic.encode,
-    encode_new=anthropic.encode_new,
-    reply_items=anthropic.reply_items,
-    usage=anthropic.usage,
-    finish=anthropic.finish,
-    new_builder=anthropic.new_builder,
-    summary_fields=anthropic.summary_fields,
-    with_system=anthropic.with_system,
-    tool_item=anthropic.tool_item,
-    tool_names=anthropic.tool_names,
+OPENAI_CHAT = _bind(openai_chat, items_field="messages", path_endings=("/chat/completions",))
+OPENAI_RESPONSES = _bind(
+    openai_responses, items_field="input", path_endings=("/responses",), system_fields=("instructions",)
 )
-
-GEMINI = WireFormat(
-    name=gemini.NAME,
+ANTHROPIC_MESSAGES = _bind(anthropic, items_field="messages", path_endings=("/messages",), system_fields=("system",))
+GEMINI = _bind(
+    gemini,
     items_field="contents",
-    system_fields=("systemInstruction", "system_instruction"),
     path_endings=(":generateContent", ":streamGenerateContent"),
-    looks_like=gemini.looks_like,
-    decode=gemini.decode,
-    encode=gemini.encode,
-    encode_new=gemini.encode_new,
-    reply_items=gemini.reply_items,
-    usage=gemini.usage,
-    finish=gemini.finish,
-    new_builder=gemini.new_builder,
-    summary_fields=gemini.summary_fields,
-    with_system=gemini.with_system,
-    tool_item=gemini.tool_item,
-    tool_names=gemini.tool_names,
+    system_fields=("systemInstruction", "system_instruction"),
 )
 
 FORMATS = (GEMINI, OPENAI_RESPONSES, ANTHROPIC_MESSAGES, OPENAI_CHAT)

@@ -34,18 +34,8 @@ _TRUNCATING_DOMAINS = (".z.ai", ".bigmodel.cn", ".xiaomimimo.com")
 on, drop a part of it; Z.ai and MiMo accept it."""
 
 _NOT_FOR_SUMMARIES = (
-    *(
-        "stream",
-        "stream_options",
-        "tool_choice",
-        "function_call",
-        "parallel_tool_calls",
-        "toolConfig",
-        "tool_config",
-        "generation_config",
-        "n",
-        "prediction",
-    ),
+    *("stream", "stream_options", "tool_choice", "function_call", "parallel_tool_calls", "n", "prediction"),
+    *("toolConfig", "tool_config", "generation_config"),
     *("response_format", "text", "output_format", "output_config", "modalities", "audio", "logprobs", "top_logprobs"),
     *("stop", "stop_sequences", *_OUTPUT_FIELDS, "store", "background", "thinking", "reasoning", "reasoning_effort"),
     "context_management",  # edits of thinking are refused where nothing thinks
