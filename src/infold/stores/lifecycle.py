@@ -1,9 +1,10 @@
-"""What all stores share: clock, closing, reading in pages, choosing what to delete, and migrations.
+"""What all stores share: clock, closing, connections per process, reading in pages, choosing what to delete, and migrations.
 
 Each database has a folder under `migrations/`, with files named `0001_what_it_does.sql`. A released file is never
 edited; a change is a new file. The applied migrations are recorded in a table of the database itself.
 """
 
+import os
 import re
 import time
 from abc import ABC, abstractmethod
@@ -11,12 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from importlib.resources import files
 from types import TracebackType
-from typing import Self, TypeAlias, TypeVar
+from typing import Generic, Protocol, Self, TypeAlias, TypeVar
 
 from msgspec import Struct
 
 from infold.core.entries import Entry, decode_entry
-from infold.errors import StoreBroken, UndecodableLog
+from infold.errors import StoreBroken, StoreClosed, UndecodableLog
 from infold.ports import SessionKey
 
 
@@ -42,6 +43,47 @@ class Closing(ABC):
     @abstractmethod
     def close(self) -> None:
         """Release connections and files; calling it again does nothing."""
+
+
+class Closable(Protocol):
+    """What holds connections."""
+
+    def close(self) -> None: ...
+
+
+Held = TypeVar("Held", bound=Closable)
+
+
+class PerProcess(Generic[Held]):
+    """The connections of a store, made on first use in each process: a forked child does not touch its parent's."""
+
+    def __init__(self, where: str, make: Callable[[], Held]) -> None:
+        self._where = where
+        self._make = make
+        self._by_process: dict[int, Held] = {}
+        self._closed = False
+
+    def here(self) -> Held:
+        """Return this process's; raise `StoreClosed` after `close`.
+
+        Of several threads that make one at first, one wins; a lock could be inherited locked by a forked child.
+        """
+        if self._closed:
+            raise StoreClosed(self._where)
+        held = self._by_process.get(os.getpid())
+        if held is None:
+            made = self._make()
+            held = self._by_process.setdefault(os.getpid(), made)
+            if held is not made:
+                made.close()
+        return held
+
+    def close(self) -> None:
+        """Close what this process opened; calling it again does nothing."""
+        self._closed = True
+        held = self._by_process.get(os.getpid())
+        if held is not None:
+            held.close()
 
 
 Name = TypeVar("Name")

@@ -17,9 +17,9 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import ConnectionPool
 
 from infold.core.entries import Entry, encode_entry
-from infold.errors import StoreBroken, StoreClosed, StoreConflict, UnknownSession
+from infold.errors import StoreBroken, StoreConflict, UnknownSession
 from infold.ports import Clock, SessionKey
-from infold.stores.lifecycle import SystemClock, choose_surplus, migrations_for, pending_migrations
+from infold.stores.lifecycle import PerProcess, SystemClock, choose_surplus, migrations_for, pending_migrations
 from infold.stores.search_index import Indexed, Slice, mark_of
 from infold.stores.sql_store import Queries, SqlStore
 
@@ -103,53 +103,19 @@ def translate_errors(where: str) -> Iterator[None]:
         raise StoreBroken(where, f"{problem} ({detail})", remedy=remedy) from error
 
 
-class Pools:
-    """A connection pool per process; a forked child does not touch its parent's."""
-
-    def __init__(self, dsn: str, where: str) -> None:
-        self._dsn = dsn
-        self._where = where
-        self._by_process: dict[int, ConnectionPool[Connection]] = {}
-        self._closed = False
-
-    @contextmanager
-    def connection(self) -> Iterator[Connection]:
-        """Lend a connection for one read or one transaction."""
-        pool = self._here()
-        with translate_errors(self._where), pool.connection() as connection:
-            yield connection
-
-    def close(self) -> None:
-        """Close this process's pool; calling it again does nothing."""
-        self._closed = True
-        pool = self._by_process.get(os.getpid())
-        if pool is not None:
-            pool.close()
-
-    def _here(self) -> ConnectionPool[Connection]:
-        if self._closed:
-            raise StoreClosed(self._where)
-        pool = self._by_process.get(os.getpid())
-        return pool or self._first_use_here()
-
-    def _first_use_here(self) -> ConnectionPool[Connection]:
-        """Create this process's pool. Of several threads one wins; a lock could be inherited locked by a forked
-        child.
-        """
-        made = ConnectionPool[Connection](
-            self._dsn,
-            kwargs={"autocommit": True, "connect_timeout": CONNECT_SECONDS},
-            min_size=0,
-            max_size=MOST_CONNECTIONS,
-            timeout=CONNECT_SECONDS,
-            check=ConnectionPool.check_connection,
-            open=False,
-        )
-        made.open()
-        pool = self._by_process.setdefault(os.getpid(), made)
-        if pool is not made:
-            made.close()
-        return pool
+def open_pool(dsn: str) -> ConnectionPool[Connection]:
+    """Return a pool of connections in autocommit mode."""
+    pool = ConnectionPool[Connection](
+        dsn,
+        kwargs={"autocommit": True, "connect_timeout": CONNECT_SECONDS},
+        min_size=0,
+        max_size=MOST_CONNECTIONS,
+        timeout=CONNECT_SECONDS,
+        check=ConnectionPool.check_connection,
+        open=False,
+    )
+    pool.open()
+    return pool
 
 
 TRIES = 5
@@ -194,7 +160,7 @@ class PostgresStore(SqlStore):
         self._dsn = dsn
         self.where = database_name(dsn)
         self._clock = clock or SystemClock()
-        self._pools = Pools(dsn, self.where)
+        self._pools = PerProcess(self.where, lambda: open_pool(dsn))
         prepare(dsn, self.where)
 
     def close(self) -> None:
@@ -278,7 +244,7 @@ class PostgresStore(SqlStore):
         return self._transact_once(act)
 
     def _transact_once(self, act: Callable[[Connection], T]) -> T:
-        with self._pools.connection() as connection, connection.transaction():
+        with self._connection() as connection, connection.transaction():
             connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
             return act(connection)
 
@@ -286,8 +252,15 @@ class PostgresStore(SqlStore):
         self._transact(lambda connection: _index(connection, key, (reached.entries, end), slices))
 
     def _rows(self, query: LiteralString, values: Sequence[object]) -> list[Any]:
-        with self._pools.connection() as connection:
+        with self._connection() as connection:
             return connection.execute(query, values).fetchall()
+
+    @contextmanager
+    def _connection(self) -> Iterator[Connection]:
+        """Lend a connection for one read or one transaction."""
+        pool = self._pools.here()
+        with translate_errors(self.where), pool.connection() as connection:
+            yield connection
 
     def _match(self, number: int, token: str) -> tuple[object, ...]:
         escaped = token.replace("\\", "\\\\")

@@ -7,19 +7,20 @@ Several processes may use one file: each append is a transaction that first chec
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, LiteralString
+from typing import Any, LiteralString, TypeVar
 
 from infold.core.entries import Entry, encode_entry
 from infold.errors import StoreConflict, UnknownSession
 from infold.ports import Clock, SessionKey
-from infold.stores.lifecycle import SystemClock, choose_surplus
+from infold.stores.lifecycle import PerProcess, SystemClock, choose_surplus
 from infold.stores.search_index import Indexed, Slice, mark_of
 from infold.stores.sql_store import Queries, SqlStore
 from infold.stores.sqlite_file import BUSY_SECONDS, hold_lock, lock_path, prepare, translate_errors
 from infold.stores.sqlite_writer import Connections
+
+T = TypeVar("T")
 
 _SESSION = "FROM sessions WHERE tenant = ? AND id = ?"
 
@@ -59,7 +60,7 @@ class SqliteStore(SqlStore):
         self._path = Path(os.path.realpath(path))
         self.where = str(self._path)
         self._clock = clock or SystemClock()
-        self._connections = Connections(self._path, busy_seconds)
+        self._connections = PerProcess(self.where, lambda: Connections(self._path, busy_seconds))
         prepare(self._path, busy_seconds)
 
     def close(self) -> None:
@@ -68,10 +69,6 @@ class SqliteStore(SqlStore):
 
     def append(self, key: SessionKey, entries: Sequence[Entry], *, expected: int) -> int:
         """Append all entries or none; raise `StoreConflict` unless the first gets the number `expected`."""
-        return self.append_soon(key, entries, expected).result()
-
-    def append_soon(self, key: SessionKey, entries: Sequence[Entry], expected: int) -> Future[int]:
-        """Append without waiting; the future is completed by the writer thread after the commit."""
         stored = [encode_entry(entry) for entry in entries]
 
         def act(connection: sqlite3.Connection) -> int:
@@ -81,7 +78,7 @@ class SqliteStore(SqlStore):
                 _insert(connection, number, expected, stored)
             return expected + len(stored)
 
-        return self._connections.ask(act)
+        return self._write(act)
 
     @contextmanager
     def hold(self, key: SessionKey) -> Iterator[bool]:
@@ -100,7 +97,7 @@ class SqliteStore(SqlStore):
                 raise UnknownSession(key.session_id)
             _forget(connection, [found[0]])
 
-        self._connections.write(act)
+        self._write(act)
         self._give_back()
 
     def expire(self, older_than_ms: int) -> int:
@@ -126,27 +123,30 @@ class SqliteStore(SqlStore):
 
     def keep_media(self, key: SessionKey, media: Mapping[str, bytes]) -> None:
         """Store the bytes of media under their digests, each once."""
-        self._connections.write(lambda connection: _keep_media(connection, key, media, self._clock.now_ms()))
+        self._write(lambda connection: _keep_media(connection, key, media, self._clock.now_ms()))
 
     def _index(self, key: SessionKey, reached: Indexed, end: int, slices: Sequence[Slice]) -> None:
-        self._connections.write(lambda connection: _index(connection, key, (reached.entries, end), slices))
+        self._write(lambda connection: _index(connection, key, (reached.entries, end), slices))
+
+    def _write(self, act: Callable[[sqlite3.Connection], T]) -> T:
+        return self._connections.here().write(act)
 
     def _rows(self, query: LiteralString, values: Sequence[object]) -> list[Any]:
-        with self._connections.reading() as connection:
+        with self._connections.here().reading() as connection:
             return connection.execute(query, values).fetchall()
 
     def _match(self, number: int, token: str) -> tuple[object, ...]:
         return (f'"{mark_of(number)}" AND "{token}"',)
 
     def _delete_many(self, act: Callable[[sqlite3.Connection], int]) -> int:
-        deleted = self._connections.write(act)
+        deleted = self._write(act)
         if deleted:
             self._give_back()
         return deleted
 
     def _give_back(self) -> None:
         """Shorten the file and empty the write-ahead log into it, so that nothing deleted remains in either."""
-        with self._connections.reading() as connection:
+        with self._connections.here().reading() as connection:
             connection.executescript("PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE)")
 
 

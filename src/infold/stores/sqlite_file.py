@@ -45,25 +45,17 @@ def hold_lock(path: Path) -> Iterator[bool]:
         yield False
         return
     try:
-        with _lock_file(path, pid) as taken:
-            yield taken
+        descriptor = _try_lock(path)
+        try:
+            yield descriptor is not None
+        finally:
+            if descriptor is not None:
+                # A forked child that leaves the block has no lock to give back, and must not remove its parent's file.
+                if os.getpid() == pid:
+                    path.unlink(missing_ok=True)
+                os.close(descriptor)
     finally:
         _HELD.pop(name, None)
-
-
-@contextmanager
-def _lock_file(path: Path, pid: int) -> Iterator[bool]:
-    descriptor = _try_lock(path)
-    if descriptor is None:
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        # A forked child that leaves the block has no lock to give back, and must not remove its parent's file.
-        if os.getpid() == pid:
-            path.unlink(missing_ok=True)
-        os.close(descriptor)
 
 
 def _try_lock(path: Path) -> int | None:
@@ -121,18 +113,23 @@ _UNKNOWN = ("", "SQLite refused", "look the error up by its name")
 
 
 def prepare(path: Path, busy_seconds: float = BUSY_SECONDS) -> None:
-    """Create the file if it does not exist, and bring it up to this version; raise `StoreBroken` if that fails."""
+    """Create the file if it does not exist, and bring it up to this version; raise `StoreBroken` if that fails.
+
+    All waits for other processes that do the same are over after `busy_seconds`.
+    """
+    deadline = time.monotonic() + busy_seconds
     with translate_errors(path), in_use():
         if not path.exists():
-            _create(path, busy_seconds)
+            _create(path, deadline)
         _refuse_special(path)
         connection = connect(path, busy_seconds, to_read=True)
         try:
             _refuse_foreign(connection, path)
             _refuse_planted(connection, path)
-            _close_to_others(path)
+            if path.stat().st_mode & 0o077:
+                path.chmod(OWNER_ONLY)  # SQLite gives its two companions the same mode
             if not is_frozen(connection):
-                _use_write_ahead_log(connection, busy_seconds)
+                _use_write_ahead_log(connection, deadline)
             _migrate(connection, path)
         finally:
             disconnect(connection)
@@ -316,10 +313,9 @@ def translate_errors(path: Path) -> Iterator[None]:
         raise StoreBroken(str(path), problem, remedy=_WRITING) from error
 
 
-def _create(path: Path, busy_seconds: float) -> None:
+def _create(path: Path, deadline: float) -> None:
     """Write a complete new database under another name, then rename it: no process ever sees a partial one."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    deadline = time.monotonic() + busy_seconds
     while not path.exists():
         with hold_lock(path.with_name(f"{path.name}-creating")) as alone:
             if alone and not path.exists():
@@ -366,14 +362,14 @@ def _refuse_special(path: Path) -> None:
         raise StoreBroken(str(path), "it is not a regular file", remedy="name another file")
 
 
-def _close_to_others(path: Path) -> None:
-    """Make the file readable by its owner alone; SQLite gives its two companions the same mode."""
-    if path.stat().st_mode & 0o077:
-        path.chmod(OWNER_ONLY)
-
-
 def _refuse_foreign(connection: sqlite3.Connection, path: Path) -> None:
-    tables, application = _inspect(connection)
+    """Raise `StoreBroken` for tables or an application id that are not infold's, read in one transaction."""
+    connection.execute("BEGIN")
+    try:
+        (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+    finally:
+        connection.execute("ROLLBACK")
     if application != APPLICATION_ID and (tables or application):
         raise StoreBroken(str(path), "it is another program's database", remedy="name another file")
 
@@ -388,20 +384,8 @@ def _refuse_planted(connection: sqlite3.Connection, path: Path) -> None:
         )
 
 
-def _inspect(connection: sqlite3.Connection) -> tuple[int, int]:
-    """Return the number of tables and the application id, read in one transaction."""
-    connection.execute("BEGIN")
-    try:
-        (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-        (application,) = connection.execute("PRAGMA application_id").fetchone()
-    finally:
-        connection.execute("ROLLBACK")
-    return tables, application
-
-
-def _use_write_ahead_log(connection: sqlite3.Connection, busy_seconds: float) -> None:
+def _use_write_ahead_log(connection: sqlite3.Connection, deadline: float) -> None:
     """Switch the file to a write-ahead log, with retries: SQLite does not wait if several processes switch at once."""
-    deadline = time.monotonic() + busy_seconds
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
@@ -416,12 +400,20 @@ def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     if not _pending(connection, path):
         return
     connection.execute("BEGIN IMMEDIATE")
-    try:
+    with committing(connection):
         for migration in _pending(connection, path):
             _apply(connection, migration)
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+
+
+@contextmanager
+def committing(connection: sqlite3.Connection) -> Iterator[None]:
+    """Run the block in the transaction that has begun, and commit it; roll it back if anything fails."""
+    try:
+        yield
         connection.execute("COMMIT")
     except BaseException:
+        # Some errors, a full disk among them, have rolled back already.
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise

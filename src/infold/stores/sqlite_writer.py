@@ -5,7 +5,6 @@ and is answered after the commit. While another process writes, each act waits a
 asked, however many acts are before it.
 """
 
-import os
 import sqlite3
 import time
 from collections import deque
@@ -15,11 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Lock, Thread
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from infold.errors import InfoldError, StoreBroken, StoreClosed
 from infold.stores.sqlite_file import (
     BUSY_SECONDS,
+    committing,
     connect,
     disconnect,
     in_use,
@@ -55,7 +55,7 @@ class Writer:
         An act that raises one of infold's errors must not have written anything. It may run a second time after a
         rollback.
         """
-        asked = _Act(act, time.monotonic() + self._busy_seconds)
+        asked = _Act(act, time.monotonic() + self._busy_seconds, Future[T]())
         with self._lock:
             if self._closed:
                 raise StoreClosed(str(self._path))
@@ -107,43 +107,34 @@ class Writer:
         return batch
 
 
-class _Act(Generic[T]):
+class _Act(NamedTuple, Generic[T]):
     """An act, its deadline for waiting on another process, and the future for its answer."""
 
-    def __init__(self, act: Callable[[sqlite3.Connection], T], deadline: float) -> None:
-        self.act = act
-        self.deadline = deadline
-        self.answer: Future[T] = Future()
+    act: Callable[[sqlite3.Connection], T]
+    deadline: float
+    answer: Future[T]
 
 
-def _carry_out(connection: sqlite3.Connection, batch: "Sequence[_Act[Any]]", path: Path) -> None:
+def _carry_out(connection: sqlite3.Connection, batch: Sequence[_Act[Any]], path: Path) -> None:
     """Answer a batch once the file may be written; fail the oldest act as soon as its deadline has passed."""
-    waiting = deque(batch)
-    while waiting:
-        refusal = _begin(connection, waiting[0].deadline, path)
-        if refusal is None:
-            _answer(connection, tuple(waiting), path)
+    for at, oldest in enumerate(batch):
+        left_ms = max(0, round((oldest.deadline - time.monotonic()) * 1_000))
+        try:
+            with translate_errors(path):
+                connection.execute(f"PRAGMA busy_timeout = {left_ms}")
+                connection.execute("BEGIN IMMEDIATE")
+        except Exception as error:  # reported to the caller; the thread goes on
+            oldest.answer.set_exception(error)
+        else:
+            _answer(connection, batch[at:], path)
             return
-        waiting.popleft().answer.set_exception(refusal)
 
 
-def _begin(connection: sqlite3.Connection, deadline: float, path: Path) -> Exception | None:
-    """Begin a transaction; return the error if that fails."""
-    left_ms = max(0, round((deadline - time.monotonic()) * 1_000))
-    try:
-        with translate_errors(path):
-            connection.execute(f"PRAGMA busy_timeout = {left_ms}")
-            connection.execute("BEGIN IMMEDIATE")
-    except Exception as error:  # reported to the caller; the thread goes on
-        return error
-    return None
-
-
-def _answer(connection: sqlite3.Connection, batch: "Sequence[_Act[Any]]", path: Path) -> None:
+def _answer(connection: sqlite3.Connection, batch: Sequence[_Act[Any]], path: Path) -> None:
     """Answer a batch whose transaction has begun; if the database rejects it as a whole, try each act alone."""
     try:
-        with translate_errors(path):
-            outcomes = _commit(connection, batch)
+        with translate_errors(path), committing(connection):
+            outcomes = [_outcome(connection, asked.act) for asked in batch]
     except Exception as error:  # as above
         if len(batch) == 1:
             batch[0].answer.set_exception(error)
@@ -152,7 +143,9 @@ def _answer(connection: sqlite3.Connection, batch: "Sequence[_Act[Any]]", path: 
             _carry_out(connection, [asked], path)
         return
     if is_displaced(connection):
-        outcomes = [_displaced_error(path)] * len(batch)
+        problem = "the file or its write-ahead log was removed or replaced while this process had it open; this was not stored"
+        remedy = "put the file back if it is missing, and start the process again"
+        outcomes = [StoreBroken(str(path), problem, remedy=remedy)] * len(batch)
     for asked, outcome in zip(batch, outcomes, strict=True):
         if isinstance(outcome, InfoldError):
             asked.answer.set_exception(outcome)
@@ -160,27 +153,8 @@ def _answer(connection: sqlite3.Connection, batch: "Sequence[_Act[Any]]", path: 
             asked.answer.set_result(outcome)
 
 
-def _displaced_error(path: Path) -> StoreBroken:
-    problem = (
-        "the file or its write-ahead log was removed or replaced while this process had it open; this was not stored"
-    )
-    return StoreBroken(str(path), problem, remedy="put the file back if it is missing, and start the process again")
-
-
-def _commit(connection: sqlite3.Connection, batch: "Sequence[_Act[Any]]") -> list[object]:
-    """Return each act's result, or the infold error it raised, all in one transaction."""
-    try:
-        outcomes = [_outcome(connection, asked.act) for asked in batch]
-        connection.execute("COMMIT")
-    except BaseException:
-        # Some errors, a full disk among them, have rolled back already.
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-    return outcomes
-
-
 def _outcome(connection: sqlite3.Connection, act: Callable[[sqlite3.Connection], object]) -> object:
+    """Return an act's result, or the infold error it raised."""
     try:
         return act(connection)
     except InfoldError as error:
@@ -192,70 +166,40 @@ MOST_IDLE = 8
 
 
 class Connections:
-    """The connections to a file, per process."""
+    """The connections of one process to a file: its writer, and readers for any thread."""
 
     def __init__(self, path: Path, busy_seconds: float = BUSY_SECONDS) -> None:
         self._path = path
         self._busy_seconds = busy_seconds
-        self._by_process: dict[int, _Process] = {}
+        self._idle: deque[sqlite3.Connection] = deque()
         self._closed = False
+        self._writer = Writer(path, busy_seconds)
 
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """Lend a connection for one read, which must be finished within the block."""
-        with self._here().reading() as connection, translate_errors(self._path):
-            yield connection
-
-    def write(self, act: Callable[[sqlite3.Connection], T]) -> T:
-        """Run an act in this process's writer and wait for it."""
-        return self.ask(act).result()
-
-    def ask(self, act: Callable[[sqlite3.Connection], T]) -> Future[T]:
-        """Run an act in this process's writer; see `Writer.ask`."""
-        return self._here().writer.ask(act)
-
-    def close(self) -> None:
-        """Close what this process opened; calling it again does nothing."""
-        self._closed = True
-        here = self._by_process.get(os.getpid())
-        if here is not None:
-            here.close()
-
-    def _here(self) -> "_Process":
-        if self._closed:
-            raise StoreClosed(str(self._path))
-        here = self._by_process.get(os.getpid())
-        return here or self._first_use_here()
-
-    def _first_use_here(self) -> "_Process":
-        """Create this process's entry. Of several threads one wins; a lock could be inherited locked by a forked
-        child.
-        """
-        return self._by_process.setdefault(os.getpid(), _Process(self._path, self._busy_seconds))
-
-
-class _Process:
-    """The connections that one process opened."""
-
-    def __init__(self, path: Path, busy_seconds: float) -> None:
-        self._path = path
-        self._busy_seconds = busy_seconds
-        self._idle: deque[sqlite3.Connection] = deque()
-        self._closed = False
-        self.writer = Writer(path, busy_seconds)
-
-    @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
         with in_use():
             connection = self._take()
             try:
-                yield connection
+                with translate_errors(self._path):
+                    yield connection
             finally:
                 if is_frozen(connection):
                     disconnect(connection)
                 else:
                     self._idle.append(connection)
                 self._keep(0 if self._closed else MOST_IDLE)
+
+    def write(self, act: Callable[[sqlite3.Connection], T]) -> T:
+        """Run an act in the writer and wait for it; see `Writer.ask`."""
+        return self._writer.ask(act).result()
+
+    def close(self) -> None:
+        """Finish pending acts and close everything; calling it again does nothing."""
+        self._writer.close()
+        self._closed = True
+        with in_use():
+            self._keep(0)
 
     def _take(self) -> sqlite3.Connection:
         while True:
@@ -265,12 +209,6 @@ class _Process:
                 return connect(self._path, self._busy_seconds, to_read=True)
             if is_connected(connection):
                 return connection
-
-    def close(self) -> None:
-        self.writer.close()
-        self._closed = True
-        with in_use():
-            self._keep(0)
 
     def _keep(self, most: int) -> None:
         while len(self._idle) > most:

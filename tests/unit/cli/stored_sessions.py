@@ -54,7 +54,7 @@ def keep(home: Path, sessions: Mapping[str, Sequence[Entry]], *, tenant: str = "
 
 def damage(place: Path, name: str) -> None:
     """Write nonsense over an entry of that session."""
-    with SqliteStore(place) as store, store._connections.reading() as connection:
+    with SqliteStore(place) as store, store._connections.here().reading() as connection:
         (number,) = connection.execute("SELECT number FROM sessions WHERE id = ?", (name,)).fetchone()
         connection.execute("UPDATE entries SET stored = 'nonsense' WHERE session = ? AND sequence = 4", (number,))
         connection.commit()

@@ -21,7 +21,7 @@ from infold.agent.tools.files import read_text_file
 from infold.agent.tools.tool import ToolFailed, Workspace
 from infold.core.load import load
 from infold.core.logged_message import Rendering
-from infold.errors import BrokenInput, InfoldError, StoreBroken, StoreClosed, StoreConflict
+from infold.errors import BrokenInput, InfoldError, StoreBroken, StoreClosed
 from infold.session.session import Session
 from infold.session.settings import SessionSettings
 from infold.stores.sqlite import SqliteStore
@@ -83,17 +83,6 @@ def test_sessions_outlive_the_store(tmp_path: Path) -> None:
     with SqliteStore(str(tmp_path / "a.db")) as store:
         assert [entry for _, entry in store.newest_first(ONE)] == user_entries("a", "b")[::-1]
         assert store.append(ONE, user_entries("c", prefix="n"), expected=2) == 3
-
-
-def test_an_append_may_be_answered_later(tmp_path: Path) -> None:
-    """B13, B14: the answer comes from the writer's thread once it is committed; a conflict comes the same way."""
-    with SqliteStore(tmp_path / "a.db") as store:
-        answers = [store.append_soon(ONE, user_entries("a"), 0), store.append_soon(ONE, user_entries("b"), 0)]
-
-        assert answers[0].result(5) == 1
-        with pytest.raises(StoreConflict):
-            answers[1].result(5)
-        assert [entry for _, entry in store.newest_first(ONE)] == user_entries("a")
 
 
 def test_deleted_bytes_are_gone(tmp_path: Path) -> None:
@@ -164,7 +153,7 @@ def test_stores_open_at_once(tmp_path: Path) -> None:
 def test_read_under_way_when_the_store_is_closed(tmp_path: Path) -> None:
     """A connection that was reading while the store was closed is closed when it is done."""
     store = SqliteStore(tmp_path / "a.db")
-    with store._connections.reading() as connection:
+    with store._connections.here().reading() as connection:
         store.close()
         assert is_open(connection)
     assert not is_open(connection)
@@ -187,7 +176,7 @@ def test_reader_under_way_holds_nothing(tmp_path: Path) -> None:
 def test_many_readers_leave_few_connections(tmp_path: Path) -> None:
     """Connections that were opened for many threads at once are closed when they are not needed."""
     with SqliteStore(tmp_path / "a.db") as store, ExitStack() as stack:
-        opened = [stack.enter_context(store._connections.reading()) for _ in range(30)]
+        opened = [stack.enter_context(store._connections.here().reading()) for _ in range(30)]
         stack.close()
         left = [connection for connection in opened if is_open(connection)]
 
