@@ -1,9 +1,18 @@
 """Limits and prices of models: a data file, a lookup that tolerates spellings, and overrides."""
 
 from infold.catalogue.families import FAMILIES, Family, binds_thinking, family_of, lower_bound, upper_bound
-from infold.catalogue.lookup import ASSUMED_CONTEXT_TOKENS, Table, cost_of, lookup, shipped_table
+from infold.catalogue.lookup import (
+    ASSUMED_CONTEXT_TOKENS,
+    CatalogueError,
+    Override,
+    OverrideError,
+    Table,
+    cost_of,
+    lookup,
+    read_overrides,
+    shipped_table,
+)
 from infold.catalogue.models import Assumed, FamilyName, Known, Lookup, ModelEntry, Prices, SpellingStep, Tier
-from infold.catalogue.overrides import CatalogueError, Override, OverrideError, read_overrides
 
 __all__ = [
     "ASSUMED_CONTEXT_TOKENS",

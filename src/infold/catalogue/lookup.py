@@ -4,6 +4,7 @@ The catalogue never guesses silently: a name matches itself or the same model un
 the result is `Assumed`, with a cautious default and its reason.
 """
 
+import math
 import zlib
 from collections.abc import Iterable, Mapping
 from functools import cache, lru_cache
@@ -14,8 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from infold.catalogue.families import family_of
-from infold.catalogue.models import Assumed, Known, Lookup, ModelEntry, SpellingStep
-from infold.catalogue.overrides import Override, apply_override
+from infold.catalogue.models import Assumed, FamilyName, Known, Lookup, ModelEntry, Prices, SpellingStep, Tier
 from infold.catalogue.spelling import fold, is_local, key_of, spellings
 from infold.core.messages import Usage
 from infold.errors import UsageError, kind_of
@@ -45,6 +45,41 @@ def shipped_table() -> Table:
 def entries() -> Mapping[str, ModelEntry]:
     """Return every entry of the shipped catalogue by key."""
     return MappingProxyType({fold(entry.name): entry for entry in shipped_table().models})
+
+
+_LIMITS = ("input_tokens", "output_tokens")
+_POSITIVE = ("context_tokens", *_LIMITS, "cache_minimum_tokens", "cache_lifetime_seconds")
+
+
+class CatalogueError(UsageError):
+    """A value that the caller passed to the catalogue is wrong."""
+
+
+class OverrideError(CatalogueError):
+    """An override has a value that no model can have."""
+
+    def __init__(self, model: str, field: str, problem: str, *, remedy: str) -> None:
+        self.model = model
+        self.field = field
+        super().__init__(f"override for {model!r}, {field}: {problem}; {remedy}")
+
+
+class Override(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Facts a user states about a model; `None` leaves the catalogue's value.
+
+    `prices` replaces the catalogue's prices as a whole, and its tiers too unless `tiers` is stated.
+    """
+
+    context_tokens: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    prices: Prices | None = None
+    tiers: tuple[Tier, ...] | None = None
+    family: FamilyName | None = None
+    cache_minimum_tokens: int | None = None
+    cache_lifetime_seconds: int | None = None
+    summarises: bool | None = None
+    calls_tools: bool | None = None
 
 
 ASSUMED_CONTEXT_TOKENS = 32_768
@@ -96,17 +131,12 @@ def find_entry(name: str, models: Mapping[str, ModelEntry], aliases: Mapping[str
     """Return the closest of these models, or `None`."""
     for spelling in spellings(name):
         if (entry := models.get(spelling.key)) is not None:
-            return Known(entry, matched=entry.name, how=_how(name, entry.name, spelling.steps))
+            unchanged: SpellingStep = "exact" if name == entry.name else "spelling"
+            return Known(entry, matched=entry.name, how=spelling.steps or (unchanged,))
         if (alias := aliases.get(spelling.key)) is not None:
             entry = models[key_of(alias)]
             return Known(entry, matched=entry.name, how=(*spelling.steps, "alias"))
     return None
-
-
-def _how(name: str, matched: str, steps: tuple[SpellingStep, ...]) -> tuple[SpellingStep, ...]:
-    if steps:
-        return steps
-    return ("exact",) if name == matched else ("spelling",)
 
 
 def _override_for(name: str, overrides: Iterable[str]) -> str | None:
@@ -117,25 +147,13 @@ def _override_for(name: str, overrides: Iterable[str]) -> str | None:
 
 
 def _assume(name: str) -> Assumed:
-    return Assumed(_default(name), reason=_reason(name), advice=_ADVICE)
-
-
-def _default(name: str) -> ModelEntry:
-    return ModelEntry(
-        name=name,
-        provider="",
-        context_tokens=ASSUMED_CONTEXT_TOKENS,
-        family=family_of(name),
-        source="default",
-    )
-
-
-def _reason(name: str) -> str:
-    window = f"a window of {ASSUMED_CONTEXT_TOKENS:,} tokens is assumed"
     if is_local(name):
-        return f"{name!r} is served by a local server, which sets its own window; {window}"
-    tried = ", ".join(dict.fromkeys(spelling.key for spelling in spellings(name)))
-    return f"no model of this name in the catalogue of {shipped_table().as_of} (tried {tried}); {window}"
+        reason = f"{name!r} is served by a local server, which sets its own window"
+    else:
+        tried = ", ".join(dict.fromkeys(spelling.key for spelling in spellings(name)))
+        reason = f"no model of this name in the catalogue of {shipped_table().as_of} (tried {tried})"
+    entry = ModelEntry(name, "", ASSUMED_CONTEXT_TOKENS, family_of(name), source="default")
+    return Assumed(entry, f"{reason}; a window of {ASSUMED_CONTEXT_TOKENS:,} tokens is assumed", _ADVICE)
 
 
 def cost_of(model: str, usage: Usage | None) -> float:
@@ -149,3 +167,87 @@ def cost_of(model: str, usage: Usage | None) -> float:
     written = prices.input if prices.cache_write is None else prices.cache_write
     sent = usage.input * prices.input + usage.cache_read * read + usage.cache_write * written
     return (sent + (usage.output + usage.reasoning) * prices.output) / 1_000_000
+
+
+# Overrides: facts about a model that a user states in place of the catalogue's.
+
+
+def read_overrides(raw: Mapping[str, object]) -> dict[str, Override]:
+    """Return overrides by model name, from the plain mappings of a settings file.
+
+    Raise `OverrideError` for an unknown field, a wrong type or an impossible number.
+    """
+    return {name: _read(name, value) for name, value in raw.items()}
+
+
+def apply_override(entry: ModelEntry, override: Override, *, name: str) -> ModelEntry:
+    """Return the entry with the user's facts in place of its own.
+
+    A smaller window drops the catalogue's limits that no longer fit in it. Raise `OverrideError` if a number is
+    impossible or two stated facts contradict each other.
+    """
+    _check(override, name)
+    stated = {field: getattr(override, field) for field in Override.__struct_fields__}
+    known = {field: value for field, value in stated.items() if value is not None}
+    merged = replace(_drop_limits(entry, override), **known, source="user", as_of="")
+    _check_limits(merged, name)
+    return merged
+
+
+def _read(name: str, value: object) -> Override:
+    try:
+        override = msgspec.convert(value, Override)
+    except msgspec.ValidationError as error:
+        fields = ", ".join(Override.__struct_fields__)
+        raise OverrideError(name, "value", str(error), remedy=f"the fields are {fields}") from error
+    _check(override, name)
+    return override
+
+
+def _check(override: Override, name: str) -> None:
+    for field in _POSITIVE:
+        value = getattr(override, field)
+        if value is not None and value <= 0:
+            problem = f"{value} is not a positive number"
+            raise OverrideError(name, field, problem, remedy="leave it out if unknown")
+    _check_tiers(override.tiers or (), name)
+    for prices in (override.prices, *(tier.prices for tier in override.tiers or ())):
+        _check_prices(prices, name)
+
+
+def _check_tiers(tiers: tuple[Tier, ...], name: str) -> None:
+    starts = [tier.above_tokens for tier in tiers]
+    if any(start <= 0 for start in starts) or starts != sorted(set(starts)):
+        problem = f"they start at {starts}"
+        raise OverrideError(name, "tiers", problem, remedy="list them in rising order, above zero")
+
+
+def _check_prices(prices: Prices | None, name: str) -> None:
+    for field in Prices.__struct_fields__ if prices else ():
+        value = getattr(prices, field)
+        if value is not None and not 0 <= value < math.inf:
+            remedy = "give dollars per million tokens, zero or more"
+            raise OverrideError(name, f"prices.{field}", f"{value} is not a price", remedy=remedy)
+
+
+def _drop_limits(entry: ModelEntry, override: Override) -> ModelEntry:
+    """Return the entry without the limits and tiers that the override makes meaningless."""
+    window = override.context_tokens or entry.context_tokens
+    return replace(
+        entry,
+        input_tokens=_within(entry.input_tokens, window),
+        output_tokens=_within(entry.output_tokens, window),
+        tiers=() if override.prices is not None else entry.tiers,
+    )
+
+
+def _within(limit: int | None, window: int) -> int | None:
+    return limit if limit is not None and limit < window else None
+
+
+def _check_limits(entry: ModelEntry, name: str) -> None:
+    for field in _LIMITS:
+        value = getattr(entry, field)
+        if value is not None and value > entry.context_tokens:
+            problem = f"{value:,} is more than the window of {entry.context_tokens:,}"
+            raise OverrideError(name, field, problem, remedy="raise context_tokens or lower this")

@@ -1,6 +1,6 @@
 """Values of the catalogue: limits, prices and cache rules of a model, and how certain they are.
 
-`lookup.py` finds the entry for a name, `overrides.py` changes one.
+`lookup.py` finds the entry for a name, or changes one as the user says.
 """
 
 from typing import Literal, TypeAlias

@@ -6,7 +6,7 @@ counter, a full date, "-latest", a router's variant. A word such as "mini" or "p
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
@@ -144,8 +144,10 @@ def _forms(model: str) -> Iterator[Spelling]:
     """Yield the model's own name, then with one more suffix removed each time."""
     form = Spelling(model, ())
     yield from _orders(form)
-    for shorten, step in _ENDINGS:
-        shorter = shorten(form.key)
+    for step, endings in _ENDINGS:
+        shorter = form.key
+        for ending, rest in endings:
+            shorter = ending.sub(rest, shorter)
         if shorter != form.key:
             form = Spelling(shorter, (*form.steps, step))
             yield from _orders(form)
@@ -158,28 +160,13 @@ def _orders(form: Spelling) -> Iterator[Spelling]:
         yield Spelling(f"claude-{found[2]}-{found[1]}{found[3]}", (*form.steps, "spelling"))
 
 
-def _without_variant(model: str) -> str:
-    return _VARIANT.sub("", _FINE_TUNE.sub(r"\1", model))
-
-
-def _without_revision(model: str) -> str:
-    return _GEMINI_REVISION.sub(r"\1", _CLAUDE_REVISION.sub(r"\1", _REVISION.sub("", model)))
-
-
-def _without_date(model: str) -> str:
-    return _DATE.sub("", model)
-
-
-def _without_latest(model: str) -> str:
-    return _LATEST.sub("", model)
-
-
-_ENDINGS: tuple[tuple[Callable[[str], str], SpellingStep], ...] = (
-    (_without_variant, "variant removed"),
-    (_without_revision, "revision removed"),
-    (_without_date, "date removed"),
-    (_without_latest, "latest removed"),
+_ENDINGS: tuple[tuple[SpellingStep, tuple[tuple[re.Pattern[str], str], ...]], ...] = (
+    ("variant removed", ((_FINE_TUNE, r"\1"), (_VARIANT, ""))),
+    ("revision removed", ((_REVISION, ""), (_CLAUDE_REVISION, r"\1"), (_GEMINI_REVISION, r"\1"))),
+    ("date removed", ((_DATE, ""),)),
+    ("latest removed", ((_LATEST, ""),)),
 )
+"""What may be removed from the end of a name, in this order: patterns and what takes their place."""
 
 
 def _hosted_keys(place: _Place, form: Spelling) -> Iterator[Spelling]:
