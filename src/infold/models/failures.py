@@ -22,6 +22,7 @@ from infold.errors import (
     RequestRefused,
     UnknownModel,
 )
+from infold.formats.codec import Item, dicts_in
 from infold.formats.overflow import errors_in, message_in, recognise
 
 FailureKind: TypeAlias = Literal["status", "cause", "busy", "broken", "unreachable", "key", "refused"]
@@ -203,13 +204,10 @@ def retry_seconds(headers: Mapping[str, str]) -> float | None:
 def _wait_seconds(error: BaseException) -> float:
     """Return how long a provider asks to wait, in a header or, for Google, in a detail of the body."""
     asked = retry_seconds(getattr(getattr(error, "response", None), "headers", None) or {})
-    details = [detail for body in errors_in(_body(error)) for detail in _as_list(body.get("details"))]
-    delays = [detail.get("retryDelay") for detail in details if isinstance(detail, Mapping)]
-    return (
-        next((float(found[1]) for one in delays if (found := _SECONDS.fullmatch(str(one)))), 0.0)
-        if asked is None
-        else asked
-    )
+    if asked is not None:
+        return asked
+    delays = (detail.get("retryDelay") for detail in _details(_body(error)))
+    return next((float(found[1]) for delay in delays if (found := _SECONDS.fullmatch(str(delay)))), 0.0)
 
 
 def _as_body(body: object) -> Mapping[str, Any] | str | bytes:
@@ -221,14 +219,14 @@ def _as_body(body: object) -> Mapping[str, Any] | str | bytes:
 
 def _names(body: object) -> list[str]:
     """Return the error's names: its code, type, status and reasons."""
-    errors = errors_in(body)
-    fields = [error.get(field) for error in errors for field in ("code", "type", "status")]
-    details = [detail for error in errors for detail in _as_list(error.get("details")) if isinstance(detail, Mapping)]
-    return [name for name in (*fields, *(detail.get("reason") for detail in details)) if isinstance(name, str)]
+    fields = [error.get(field) for error in errors_in(body) for field in ("code", "type", "status")]
+    reasons = [detail.get("reason") for detail in _details(body)]
+    return [name for name in (*fields, *reasons) if isinstance(name, str)]
 
 
-def _as_list(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
+def _details(body: object) -> list[Item]:
+    """Return the objects that a body lists as details of its errors."""
+    return [detail for error in errors_in(body) for detail in dicts_in(error.get("details"))]
 
 
 def _status_in_event(body: object) -> int | None:

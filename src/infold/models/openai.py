@@ -1,8 +1,10 @@
 """Models of the `openai` SDK: Chat Completions, Responses, and the embedded model. The provider stores nothing."""
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 from weakref import finalize
 
@@ -13,7 +15,7 @@ from infold.core.judge import ModelAnswer
 from infold.core.messages import ModelRef
 from infold.core.summary_request import SummaryRequest
 from infold.errors import KeyRefused
-from infold.formats.registry import OPENAI_CHAT, OPENAI_RESPONSES
+from infold.formats.registry import OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
 from infold.formats.tools import tool_items
 from infold.models.failures import TRANSPORT, Endpoint, FailureTable, return_long_waits, translate_errors
 from infold.models.streaming import build_summary_request, read_stream, read_summary
@@ -70,12 +72,14 @@ def endpoint_of(model: str, client: openai.OpenAI, *, variable: str) -> Endpoint
     return Endpoint(model, str(client.base_url), variable=variable, secret=client.api_key)
 
 
-class OpenAIModel:
+class OpenAIModel(ABC):
     """A model behind one of OpenAI's interfaces, at the SDK's own address or another.
 
     Without a `client` one is created; raise `KeyRefused` if it has no key. `variable` is where the user sets that
     key.
     """
+
+    wire: ClassVar[WireFormat]
 
     def __init__(
         self,
@@ -87,8 +91,22 @@ class OpenAIModel:
         variable: str = VARIABLE,
     ) -> None:
         self.ref = ref
+        self.format = self.wire.name
         self.client = client or make_client(ref.id, url=url, key=key, variable=variable)
         self.endpoint = endpoint_of(ref.id, self.client, variable=variable)
+
+    @abstractmethod
+    def _send(self, request: ModelRequest) -> AbstractContextManager[openai.APIResponse[Any]]:
+        """Return the reply to a request; the body is sent as it is, since the SDK would check it against its types."""
+
+    def stream(self, request: ModelRequest) -> Iterator[Heard]:
+        """Send a request and yield the reply in pieces; raise `ModelError`."""
+        with translate_errors(self.endpoint, FAILURES), self._send(request) as response:
+            yield from read_stream(self.endpoint, self.wire, response.iter_bytes())
+
+    def summarise(self, request: SummaryRequest) -> Iterator[str | ModelAnswer]:
+        """Yield a summary in pieces, then the whole with usage and cost."""
+        return read_summary(self.ref, self.wire, self.stream(build_summary_request(self.wire, request)))
 
 
 EMBEDDED = ModelRef("embedded", "smollm2-135m-instruct")
@@ -101,21 +119,13 @@ _OWN_HOSTS = ("openai.com", "azure.com")
 class OpenAIChat(OpenAIModel):
     """A model behind `chat/completions`."""
 
-    format = OPENAI_CHAT.name
+    wire = OPENAI_CHAT
 
-    def stream(self, request: ModelRequest) -> Iterator[Heard]:
-        """Send a request and yield the reply in pieces; raise `ModelError`."""
+    def _send(self, request: ModelRequest) -> AbstractContextManager[openai.APIResponse[Any]]:
         create = self.client.chat.completions.with_streaming_response.create
-        asked = create(model=self.ref.id, messages=(), stream=True, extra_body=self._body(request))
-        with translate_errors(self.endpoint, FAILURES), asked as response:
-            yield from read_stream(self.endpoint, OPENAI_CHAT, response.iter_bytes())
-
-    def summarise(self, request: SummaryRequest) -> Iterator[str | ModelAnswer]:
-        """Yield a summary in pieces, then the whole with usage and cost."""
-        return read_summary(self.ref, OPENAI_CHAT, self.stream(build_summary_request(OPENAI_CHAT, request)))
+        return create(model=self.ref.id, messages=(), stream=True, extra_body=self._body(request))
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
-        """Return the body to send; the SDK would check every message against its types."""
         system = [{"role": "system", "content": request.system}] if request.system else []
         tools = tool_items(self.format, request.tools)
         return {
@@ -150,21 +160,13 @@ _WITHOUT_REASONING = re.compile(r"(?:ft:)?(?:chatgpt|gpt-[34]|gpt-5(?:\.\d+)?-ch
 class OpenAIResponses(OpenAIModel):
     """A model behind `responses`."""
 
-    format = OPENAI_RESPONSES.name
+    wire = OPENAI_RESPONSES
 
-    def stream(self, request: ModelRequest) -> Iterator[Heard]:
-        """Send a request and yield the reply in pieces; raise `ModelError`."""
+    def _send(self, request: ModelRequest) -> AbstractContextManager[openai.APIResponse[Any]]:
         create = self.client.responses.with_streaming_response.create
-        asked = create(model=self.ref.id, stream=True, extra_body=self._body(request))
-        with translate_errors(self.endpoint, FAILURES), asked as response:
-            yield from read_stream(self.endpoint, OPENAI_RESPONSES, response.iter_bytes())
-
-    def summarise(self, request: SummaryRequest) -> Iterator[str | ModelAnswer]:
-        """Yield a summary in pieces, then the whole with usage and cost."""
-        return read_summary(self.ref, OPENAI_RESPONSES, self.stream(build_summary_request(OPENAI_RESPONSES, request)))
+        return create(model=self.ref.id, stream=True, extra_body=self._body(request))
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
-        """Return the body to send; the SDK would check every message against its types."""
         tools = tool_items(self.format, request.tools)
         return {
             "model": self.ref.id,
