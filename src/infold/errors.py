@@ -38,45 +38,6 @@ to do.
 
 import re
 
-__all__ = [
-    "BrokenInput",
-    "DuplicateId",
-    "FormatError",
-    "HistoryChanged",
-    "IllegalCut",
-    "InfoldError",
-    "KeyRefused",
-    "LogError",
-    "MAY_PASS",
-    "ModelBusy",
-    "ModelError",
-    "ModelOverflow",
-    "ModelUnreachable",
-    "OrphanResult",
-    "PolicyError",
-    "RequestRefused",
-    "SessionReentered",
-    "SettingsError",
-    "StoreBroken",
-    "StoreClosed",
-    "StoreConflict",
-    "StoreError",
-    "SummaryFailed",
-    "UndecodableLog",
-    "UnknownFormat",
-    "UnknownModel",
-    "UnknownPreset",
-    "UnknownReference",
-    "UnknownSession",
-    "UnusableKey",
-    "UsageError",
-    "WindowExceeded",
-    "kind_of",
-    "raised_at",
-    "reason_of",
-    "without_secrets",
-]
-
 MAY_PASS = frozenset({408, 409, 425, 429})
 """HTTP statuses below 500 after which the same request may succeed."""
 

@@ -79,14 +79,6 @@ EXAMPLES: tuple[tuple[InfoldError, str], ...] = (
 )
 
 
-def test_every_error_is_exported_in_order() -> None:
-    """The module's `__all__` names each error class once, sorted."""
-    classes = [name for name in errors.__all__ if isinstance(getattr(errors, name), type)]
-
-    assert sorted(cls.__name__ for cls in DEFINED) == classes
-    assert sorted(errors.__all__) == errors.__all__
-
-
 def test_the_tree_in_the_docstring_is_the_tree() -> None:
     """Each error is drawn once in the docstring, under its parent."""
     drawn = re.findall(r"^( +[│├└─ ]*)([A-Z]\w+)(?= |$)", errors.__doc__ or "", re.MULTILINE)
