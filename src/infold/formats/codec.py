@@ -43,6 +43,8 @@ Item: TypeAlias = dict[str, Any]
 LISTS = (list, tuple)
 """For `isinstance` where it is called for every message or event: a union would be made anew for each call."""
 
+NewMessage: TypeAlias = Callable[[MessageId, tuple[Part, ...]], Message]
+
 MOST_DIGITS = 4_000
 """Digits of a number that is written out in full; Python itself writes no longer ones."""
 

@@ -253,15 +253,14 @@ def _wrappers(text: str) -> list[_Wrapper]:
     wrappers: list[_Wrapper] = []
     unclosed: set[str] = set()
     seen = 0
-    while found := _next_wrapper(text, seen, adjacent=bool(wrappers) and wrappers[-1].end == seen):
+    while True:
+        is_adjacent = bool(wrappers) and wrappers[-1].end == seen
+        found = (_NEXT_TAG.match(text, seen) if is_adjacent else None) or _LINE_TAG.search(text, seen)
+        if found is None:
+            return wrappers
         wrapper = _close_wrapper(text, found, unclosed)
         seen = wrapper.end if wrapper else found.end()
         wrappers += [wrapper] if wrapper else []
-    return wrappers
-
-
-def _next_wrapper(text: str, start: int, *, adjacent: bool) -> re.Match[str] | None:
-    return (_NEXT_TAG.match(text, start) if adjacent else None) or _LINE_TAG.search(text, start)
 
 
 def _close_wrapper(text: str, found: re.Match[str], unclosed: set[str]) -> _Wrapper | None:

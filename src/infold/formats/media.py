@@ -147,11 +147,8 @@ def _byte_size(data: str) -> int:
 
 def _sound_tokens(provider: Provider, subtype: str, byte_size: int) -> int:
     rate = SOUND_BYTES_PER_SECOND.get(subtype.removeprefix("x-"), COMPRESSED_SOUND_BYTES_PER_SECOND)
-    return _seconds(byte_size, rate) * SOUND_TOKENS_PER_SECOND[provider]
-
-
-def _seconds(byte_size: int, bytes_per_second: int) -> int:
-    return ceil(byte_size / bytes_per_second) if byte_size else UNKNOWN_SECONDS
+    seconds = ceil(byte_size / rate) if byte_size else UNKNOWN_SECONDS
+    return seconds * SOUND_TOKENS_PER_SECOND[provider]
 
 
 def image_tokens(provider: Provider, size: ImageSize | None, *, detail: str = "") -> int:

@@ -28,6 +28,7 @@ from infold.formats.codec import (
     Decoded,
     Item,
     MalformedError,
+    NewMessage,
     Slot,
     arguments_text,
     as_dict,
@@ -99,13 +100,16 @@ def _message(item: Item, message_id: MessageId, pairing: Pairing) -> Message:
     parts = pairing.harness_text.mark(parts, message_id, is_user=False) or decode_item(
         _CODEC, item, pairing, message_id
     )
-    if role == "assistant":
-        return AssistantMessage(message_id, parts)
-    if role in ("tool", "function"):
-        return ToolMessage(message_id, parts)
-    if role in ("system", "developer"):
-        return SystemMessage(message_id, parts)
-    return UserMessage(message_id, parts)
+    return _MESSAGES.get(role, UserMessage)(message_id, parts)
+
+
+_MESSAGES: dict[str, NewMessage] = {
+    "assistant": AssistantMessage,
+    "tool": ToolMessage,
+    "function": ToolMessage,
+    "system": SystemMessage,
+    "developer": SystemMessage,
+}
 
 
 def _slots(item: Item) -> Iterator[Slot]:
@@ -141,7 +145,7 @@ def _parts(slot: Slot, pairing: Pairing, message_id: MessageId) -> tuple[Part, .
         case "call":
             return (_call(value, pairing, message_id),)
         case "legacy-call":
-            return (_legacy_call(value, pairing, message_id),)
+            return (_call({"function": value}, pairing, message_id),)
         case "result":
             return (_result(value, pairing),)
         case "reasoning" | "reasoning-again":
@@ -183,11 +187,6 @@ def _reasoning_text(value: object) -> str:
 def _signature(value: object) -> list[str]:
     """Return provider data if the wire has any: reasoning in blocks may be signed or encrypted."""
     return [json_text(value)] if value and not isinstance(value, str) else []
-
-
-def _legacy_call(call: Item, pairing: Pairing, message_id: MessageId) -> ToolCallPart:
-    name = text_field(call, "name")
-    return ToolCallPart(pairing.open_call("", name, message_id), name, arguments_text(call.get("arguments")))
 
 
 def _call(call: Item, pairing: Pairing, message_id: MessageId) -> ToolCallPart:
@@ -241,7 +240,10 @@ def _replace_result(slot: Slot, part: Part | None) -> Item:
 
 
 def _replace_text(slot: Slot, text: str) -> Any:
-    """Return a text slot with other text; a user's block of an unknown kind becomes text."""
+    """Return a text slot with other text.
+
+    A user's block of an unknown kind becomes text; a model's stays whole, since others may depend on it.
+    """
     value = slot.value
     if not text:
         return GONE
@@ -249,14 +251,9 @@ def _replace_text(slot: Slot, text: str) -> Any:
         return text
     if "refusal" in value:
         return {**value, "refusal": text}
-    return {**value, "text": text} if "text" in value else _replace_unknown(slot, text)
-
-
-def _replace_unknown(slot: Slot, text: str) -> Any:
-    """Replace a block of an unknown kind; a model's own blocks stay whole, since others may depend on them."""
-    if slot.kind == "opaque":
-        return {"role": "user", "content": text}
-    return {"type": "text", "text": text} if slot.kind == "user" else slot.value
+    if "text" in value:
+        return {**value, "text": text}
+    return _as_text(slot, text) if slot.kind in ("opaque", "user") else value
 
 
 def _tidy(item: Item) -> Item | None:

@@ -33,6 +33,7 @@ from infold.formats.codec import (
     Decoded,
     Item,
     MalformedError,
+    NewMessage,
     Slot,
     arguments_object,
     arguments_text,
@@ -126,10 +127,15 @@ def decode(items: Sequence[object], *, first: int = 0, pairing: Pairing | None =
     """Decode input items to core messages; raise `BrokenInput` for an item of a wrong type."""
     require_list(NAME, items)
     pairs = pairing or Pairing()
-    groups = _groups([_read_input(index, source) for index, source in enumerate(items)])
-    messages = tuple([_message(group, MessageId(f"m{number}"), pairs) for number, group in enumerate(groups, first)])
-    sources = tuple([tuple([given.source for given in group]) for group in groups])
-    return Decoded(NAME, messages, sources, dict(pairs.aliases))
+    messages: list[Message] = []
+    sources: list[tuple[object, ...]] = []
+    inputs = [_read_input(index, source) for index, source in enumerate(items)]
+    for (side, _), run in groupby(inputs, key=_group):
+        group, message_id = list(run), MessageId(f"m{first + len(messages)}")
+        parts = tuple([part for given in group for part in _decode_parts(given, message_id, pairs)])
+        messages.append(_MESSAGES[side](message_id, parts))
+        sources.append(tuple([given.source for given in group]))
+    return Decoded(NAME, tuple(messages), tuple(sources), dict(pairs.aliases))
 
 
 def encode(view: Sequence[Message], decoded: Decoded) -> list[object]:
@@ -162,28 +168,17 @@ def _side(item: Item) -> Side:
     return "system" if role in ("system", "developer") else "assistant"
 
 
-def _groups(given: list[_Input]) -> list[list[_Input]]:
-    """Group neighbours of the model's or the tools' side; each other item stands by itself."""
-    groups: list[list[_Input]] = []
-    for one in given:
-        if groups and one.side in ("assistant", "tool") and groups[-1][0].side == one.side:
-            groups[-1].append(one)
-        else:
-            groups.append([one])
-    return groups
+def _group(given: _Input) -> tuple[Side, int]:
+    """Return the group of an item: neighbours of the model's or the tools' side are one, each other item is one by itself."""
+    return given.side, 0 if given.side in ("assistant", "tool") else given.place
 
 
-def _message(group: list[_Input], message_id: MessageId, pairing: Pairing) -> Message:
-    parts = tuple([part for given in group for part in _decode_parts(given, message_id, pairing)])
-    match group[0].side:
-        case "assistant":
-            return AssistantMessage(message_id, parts)
-        case "tool":
-            return ToolMessage(message_id, parts)
-        case "system":
-            return SystemMessage(message_id, parts)
-        case "user":
-            return UserMessage(message_id, parts)
+_MESSAGES: dict[Side, NewMessage] = {
+    "assistant": AssistantMessage,
+    "tool": ToolMessage,
+    "system": SystemMessage,
+    "user": UserMessage,
+}
 
 
 def _decode_parts(given: _Input, message_id: MessageId, pairing: Pairing) -> tuple[Part, ...]:

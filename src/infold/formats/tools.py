@@ -7,6 +7,7 @@ decided elsewhere.
 import json
 import re
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -40,13 +41,7 @@ def tool_item(format_name: str, spec: OfferedTool) -> Item:
 
     It is a new object each time, so a caller may change it. Raise `UnknownFormat` for an unknown name.
     """
-    return format_named(format_name).tool_item(spec.name, spec.description, _copy(spec.parameters))
-
-
-def _copy(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {key: _copy(inner) for key, inner in value.items()}
-    return [_copy(inner) for inner in value] if isinstance(value, list | tuple) else value
+    return format_named(format_name).tool_item(spec.name, spec.description, deepcopy(spec.parameters))
 
 
 RECALL_TOOL_NAME = "recall"
