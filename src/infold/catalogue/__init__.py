@@ -3,13 +3,11 @@
 from infold.catalogue.families import FAMILIES, Family, binds_thinking, family_of, lower_bound, upper_bound
 from infold.catalogue.lookup import (
     ASSUMED_CONTEXT_TOKENS,
-    CatalogueError,
     Override,
     OverrideError,
     Table,
     cost_of,
     lookup,
-    read_overrides,
     shipped_table,
 )
 from infold.catalogue.models import Assumed, FamilyName, Known, Lookup, ModelEntry, Prices, SpellingStep, Tier
@@ -17,7 +15,6 @@ from infold.catalogue.models import Assumed, FamilyName, Known, Lookup, ModelEnt
 __all__ = [
     "ASSUMED_CONTEXT_TOKENS",
     "Assumed",
-    "CatalogueError",
     "FAMILIES",
     "Family",
     "FamilyName",
@@ -35,7 +32,6 @@ __all__ = [
     "family_of",
     "lookup",
     "lower_bound",
-    "read_overrides",
     "shipped_table",
     "upper_bound",
 ]

@@ -51,11 +51,7 @@ _LIMITS = ("input_tokens", "output_tokens")
 _POSITIVE = ("context_tokens", *_LIMITS, "cache_minimum_tokens", "cache_lifetime_seconds")
 
 
-class CatalogueError(UsageError):
-    """A value that the caller passed to the catalogue is wrong."""
-
-
-class OverrideError(CatalogueError):
+class OverrideError(UsageError):
     """An override has a value that no model can have."""
 
     def __init__(self, model: str, field: str, problem: str, *, remedy: str) -> None:
@@ -172,14 +168,6 @@ def cost_of(model: str, usage: Usage | None) -> float:
 # Overrides: facts about a model that a user states in place of the catalogue's.
 
 
-def read_overrides(raw: Mapping[str, object]) -> dict[str, Override]:
-    """Return overrides by model name, from the plain mappings of a settings file.
-
-    Raise `OverrideError` for an unknown field, a wrong type or an impossible number.
-    """
-    return {name: _read(name, value) for name, value in raw.items()}
-
-
 def apply_override(entry: ModelEntry, override: Override, *, name: str) -> ModelEntry:
     """Return the entry with the user's facts in place of its own.
 
@@ -192,16 +180,6 @@ def apply_override(entry: ModelEntry, override: Override, *, name: str) -> Model
     merged = replace(_drop_limits(entry, override), **known, source="user", as_of="")
     _check_limits(merged, name)
     return merged
-
-
-def _read(name: str, value: object) -> Override:
-    try:
-        override = msgspec.convert(value, Override)
-    except msgspec.ValidationError as error:
-        fields = ", ".join(Override.__struct_fields__)
-        raise OverrideError(name, "value", str(error), remedy=f"the fields are {fields}") from error
-    _check(override, name)
-    return override
 
 
 def _check(override: Override, name: str) -> None:

@@ -17,7 +17,6 @@ from infold.catalogue import (
     Tier,
     binds_thinking,
     lookup,
-    read_overrides,
     shipped_table,
 )
 from infold.catalogue.spelling import fold, key_of
@@ -257,20 +256,6 @@ def test_impossible_overrides_are_refused(override: Override, field: str) -> Non
 
     assert (caught.value.model, caught.value.field) == ("gpt-4o", field)
     assert isinstance(caught.value, UsageError)
-
-
-def test_overrides_are_read_from_plain_mappings() -> None:
-    """A settings file's mappings become overrides."""
-    raw = {"dreamer-9": {"context_tokens": 64_000, "prices": {"input": 1, "output": 2.5}}}
-
-    assert read_overrides(raw) == {"dreamer-9": Override(context_tokens=64_000, prices=Prices(1, 2.5))}
-
-
-@pytest.mark.parametrize("value", [{"window": 1}, {"context_tokens": "many"}, {"context_tokens": -1}, 5])
-def test_unreadable_overrides_are_refused(value: object) -> None:
-    """An unknown field, a wrong type or an impossible number in a settings file is a typed error."""
-    with pytest.raises(OverrideError, match="dreamer-9"):
-        read_overrides({"dreamer-9": value})
 
 
 def test_keys_ignore_case_and_punctuation() -> None:
