@@ -63,7 +63,6 @@ from infold.formats.codec import (
 )
 from infold.formats.media import file_part, parse_data_url
 from infold.formats.pairing import Pairing, name_key
-from infold.formats.sse import MOST_EVENT_BYTES, JsonArrayReader, SseEvent, SseReader
 from infold.formats.streams import Emit, ReplyBuilder, TextPieces, append_text, join_pieces
 
 NAME = "gemini"
@@ -481,32 +480,6 @@ def _is_plain_text(part: Item) -> bool:
     return isinstance(part.get("text"), str | TextPieces) and part.keys() <= {"text", "thought"}
 
 
-class GeminiReader:
-    """Reads either form of a stream; the first character that is not a blank decides which it is."""
-
-    def __init__(self, most_bytes: int = MOST_EVENT_BYTES) -> None:
-        self._most_bytes = most_bytes
-        self._reader: SseReader | JsonArrayReader = SseReader(most_bytes)
-        self._is_chosen = False
-
-    @property
-    def dropped(self) -> int:
-        """How many pieces of the reply were too large."""
-        return self._reader.dropped
-
-    def feed(self, piece: bytes) -> list[SseEvent]:
-        """Return the pieces of the reply that these bytes complete."""
-        begun = b"" if self._is_chosen else piece.lstrip()
-        if begun:
-            self._is_chosen = True
-            self._reader = JsonArrayReader(self._most_bytes) if begun.startswith(b"[") else self._reader
-        return self._reader.feed(piece)
-
-    def close(self) -> list[SseEvent]:
-        """Return the last event of a stream that ended without the empty line after it."""
-        return self._reader.close()
-
-
 def new_builder() -> ReplyBuilder:
     """Return a builder for one streamed reply."""
-    return ReplyBuilder(GeminiReply(), GeminiReader())
+    return ReplyBuilder(GeminiReply(), may_be_array=True)

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 from infold.formats.codec import Item, MalformedError, dict_or_empty, parse_object, replace_surrogates
-from infold.formats.sse import SseEvent, SseReader
+from infold.formats.sse import JsonArrayReader, SseEvent, SseReader
 
 MOST_STREAM_BYTES = 256 * 2**20
 """How much of one stream is read; the longest replies, with an event for each token, take a quarter of it."""
@@ -38,17 +38,6 @@ class Delta(Struct, frozen=True):
     text: str
 
 
-class EventReader(Protocol):
-    """Finds the events in the bytes of a stream; `dropped` counts those that were too large."""
-
-    @property
-    def dropped(self) -> int: ...
-
-    def feed(self, piece: bytes) -> list[SseEvent]: ...
-
-    def close(self) -> list[SseEvent]: ...
-
-
 class StreamedReply(Protocol):
     """Puts one format's events together; `reply` is the body so far, `None` before the first event."""
 
@@ -66,18 +55,21 @@ class ReplyBuilder:
     A stream that is cut short gives the reply so far, without a finish reason; half a call and unsigned thinking may be in it,
     which a provider would not accept. Events that cannot be read, are too large or come after the first `most_bytes` are
     counted in `skipped`. `is_over` is set by the event after which the provider sends nothing more (Gemini has none).
+    `may_be_array`: the stream may be a JSON array instead of events, which its first character tells.
     """
 
     def __init__(
         self,
         reply: StreamedReply,
-        reader: EventReader | None = None,
+        reader: SseReader | None = None,
         *,
         last_events: Set[str] = frozenset(),
+        may_be_array: bool = False,
         most_bytes: int = MOST_STREAM_BYTES,
     ) -> None:
         self._reply = reply
-        self._reader = SseReader() if reader is None else reader
+        self._reader: SseReader | JsonArrayReader = reader or SseReader()
+        self._may_be_array = may_be_array
         self._last_events = last_events
         self._most_bytes = most_bytes
         self._unread = self._read_bytes = 0
@@ -98,6 +90,9 @@ class ReplyBuilder:
 
     def feed(self, piece: bytes) -> list[Delta]:
         """Read the next bytes of the stream, split anywhere, and return what they add to the reply."""
+        if self._may_be_array and (begun := piece.lstrip()):
+            self._may_be_array = False
+            self._reader = JsonArrayReader() if begun.startswith(b"[") else self._reader
         return self._take_all(self._reader.feed(piece))
 
     def close(self) -> list[Delta]:
