@@ -7,9 +7,9 @@ and the server must therefore keep a session on one server connection.
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, LiteralString, TypeVar
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg import errors as refusals
@@ -20,8 +20,8 @@ from infold.core.entries import Entry, encode_entry
 from infold.errors import StoreBroken, StoreConflict, UnknownSession
 from infold.ports import Clock, SessionKey
 from infold.stores.lifecycle import PerProcess, SystemClock, choose_surplus, migrations_for, pending_migrations
-from infold.stores.search_index import Indexed, Slice, mark_of
-from infold.stores.sql_store import Queries, SqlStore
+from infold.stores.search_index import Slice, mark_of
+from infold.stores.sql_store import Queries, SqlStore, T
 
 Connection = psycopg.Connection[tuple[object, ...]]
 
@@ -121,8 +121,6 @@ def open_pool(dsn: str) -> ConnectionPool[Connection]:
 TRIES = 5
 """Attempts at a transaction that the server rolls back in favour of another."""
 
-T = TypeVar("T")
-
 _SESSION: LiteralString = "FROM infold_sessions WHERE tenant = %s AND id = %s"
 
 _QUERIES = Queries(
@@ -145,6 +143,13 @@ _QUERIES = Queries(
         "SELECT media.stored FROM infold_media AS media JOIN infold_sessions AS sessions "
         "ON sessions.number = media.session WHERE sessions.tenant = %s AND sessions.id = %s AND media.digest = %s"
     ),
+    begin=(
+        "INSERT INTO infold_sessions (tenant, id, next_sequence, stored_bytes, changed_ms) VALUES (%s, %s, 0, 0, %s) "
+        "ON CONFLICT (tenant, id) DO UPDATE SET changed_ms = infold_sessions.changed_ms RETURNING number"
+    ),
+    add_medium="INSERT INTO infold_media VALUES (%s, %s, %s) ON CONFLICT (session, digest) DO NOTHING",
+    add_bytes="UPDATE infold_sessions SET stored_bytes = stored_bytes + %s WHERE number = %s",
+    advance="UPDATE infold_sessions SET indexed = %s WHERE tenant = %s AND id = %s AND indexed = %s RETURNING number",
 )
 
 
@@ -178,7 +183,7 @@ class PostgresStore(SqlStore):
                 _insert(connection, number, expected, stored)
             return expected + len(stored)
 
-        return self._transact(act)
+        return self._write(act)
 
     @contextmanager
     def hold(self, key: SessionKey) -> Iterator[bool]:
@@ -201,7 +206,7 @@ class PostgresStore(SqlStore):
                 "DELETE FROM infold_sessions WHERE tenant = %s AND id = %s", (key.tenant, key.session_id)
             ).rowcount
 
-        if not self._transact(act):
+        if not self._write(act):
             raise UnknownSession(key.session_id)
 
     def expire(self, older_than_ms: int) -> int:
@@ -211,7 +216,7 @@ class PostgresStore(SqlStore):
         def act(connection: Connection) -> int:
             return connection.execute("DELETE FROM infold_sessions WHERE changed_ms < %s", (oldest_ms,)).rowcount
 
-        return self._transact(act)
+        return self._write(act)
 
     def trim(self, max_bytes: int) -> int:
         """Delete the sessions changed longest ago until the rest takes at most that many bytes; return how many."""
@@ -223,13 +228,9 @@ class PostgresStore(SqlStore):
             gone = choose_surplus(sizes, max_bytes)
             return connection.execute("DELETE FROM infold_sessions WHERE number = ANY (%s)", (gone,)).rowcount
 
-        return self._transact(act)
+        return self._write(act)
 
-    def keep_media(self, key: SessionKey, media: Mapping[str, bytes]) -> None:
-        """Store the bytes of media under their digests, each once."""
-        self._transact(lambda connection: _keep_media(connection, key, media, self._clock.now_ms()))
-
-    def _transact(self, act: Callable[[Connection], T]) -> T:
+    def _write(self, act: Callable[[Connection], T]) -> T:
         """Run an act in a transaction, and retry it if the server rolled it back in favour of another.
 
         Only a known rollback is retried: after a connection is lost during the commit, the entries may have been
@@ -237,19 +238,16 @@ class PostgresStore(SqlStore):
         """
         for _ in range(TRIES - 1):
             try:
-                return self._transact_once(act)
+                return self._write_once(act)
             except StoreBroken as error:
                 if not isinstance(error.__cause__, refusals.SerializationFailure | refusals.DeadlockDetected):
                     raise
-        return self._transact_once(act)
+        return self._write_once(act)
 
-    def _transact_once(self, act: Callable[[Connection], T]) -> T:
+    def _write_once(self, act: Callable[[Connection], T]) -> T:
         with self._connection() as connection, connection.transaction():
             connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
             return act(connection)
-
-    def _index(self, key: SessionKey, reached: Indexed, end: int, slices: Sequence[Slice]) -> None:
-        self._transact(lambda connection: _index(connection, key, (reached.entries, end), slices))
 
     def _rows(self, query: LiteralString, values: Sequence[object]) -> list[Any]:
         with self._connection() as connection:
@@ -261,6 +259,13 @@ class PostgresStore(SqlStore):
         pool = self._pools.here()
         with translate_errors(self.where), pool.connection() as connection:
             yield connection
+
+    def _add_words(self, connection: Connection, number: int, slices: Sequence[Slice]) -> None:
+        with connection.cursor() as cursor:
+            cursor.executemany(
+                "INSERT INTO infold_words VALUES (%s, %s, %s, array_to_tsvector(%s::text[]))",
+                [(number, piece.sequence, piece.position, [mark_of(number), *piece.tokens]) for piece in slices],
+            )
 
     def _match(self, number: int, token: str) -> tuple[object, ...]:
         escaped = token.replace("\\", "\\\\")
@@ -300,40 +305,6 @@ def _insert(connection: Connection, number: int, first: int, stored: Sequence[by
         cursor.executemany(
             "INSERT INTO infold_entries VALUES (%s, %s, %s)",
             [(number, first + at, entry) for at, entry in enumerate(stored)],
-        )
-
-
-def _keep_media(connection: Connection, key: SessionKey, media: Mapping[str, bytes], now_ms: int) -> None:
-    """Store the media that the session does not have yet and count them in, creating the session if needed."""
-    row: Any = connection.execute(
-        "INSERT INTO infold_sessions (tenant, id, next_sequence, stored_bytes, changed_ms) VALUES (%s, %s, 0, 0, %s) "
-        "ON CONFLICT (tenant, id) DO UPDATE SET changed_ms = infold_sessions.changed_ms RETURNING number",
-        (key.tenant, key.session_id, now_ms),
-    ).fetchone()
-    for digest, content in media.items():
-        added = connection.execute(
-            "INSERT INTO infold_media VALUES (%s, %s, %s) ON CONFLICT (session, digest) DO NOTHING",
-            (row[0], digest, content),
-        ).rowcount
-        connection.execute(
-            "UPDATE infold_sessions SET stored_bytes = stored_bytes + %s WHERE number = %s",
-            (added * len(content), row[0]),
-        )
-
-
-def _index(connection: Connection, key: SessionKey, span: tuple[int, int], slices: Sequence[Slice]) -> None:
-    """Advance a session's index, unless another writer has done so or the session was deleted."""
-    row: Any = connection.execute(
-        "UPDATE infold_sessions SET indexed = %s WHERE tenant = %s AND id = %s AND indexed = %s RETURNING number",
-        (span[1], key.tenant, key.session_id, span[0]),
-    ).fetchone()
-    if row is None:
-        return
-    number = int(row[0])
-    with connection.cursor() as cursor:
-        cursor.executemany(
-            "INSERT INTO infold_words VALUES (%s, %s, %s, array_to_tsvector(%s::text[]))",
-            [(number, piece.sequence, piece.position, [mark_of(number), *piece.tokens]) for piece in slices],
         )
 
 

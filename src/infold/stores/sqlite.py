@@ -6,21 +6,19 @@ Several processes may use one file: each append is a transaction that first chec
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, LiteralString, TypeVar
+from typing import Any, LiteralString
 
 from infold.core.entries import Entry, encode_entry
 from infold.errors import StoreConflict, UnknownSession
 from infold.ports import Clock, SessionKey
 from infold.stores.lifecycle import PerProcess, SystemClock, choose_surplus
-from infold.stores.search_index import Indexed, Slice, mark_of
-from infold.stores.sql_store import Queries, SqlStore
+from infold.stores.search_index import Slice, mark_of
+from infold.stores.sql_store import Queries, SqlStore, T
 from infold.stores.sqlite_file import BUSY_SECONDS, hold_lock, lock_path, prepare, translate_errors
 from infold.stores.sqlite_writer import Connections
-
-T = TypeVar("T")
 
 _SESSION = "FROM sessions WHERE tenant = ? AND id = ?"
 
@@ -43,6 +41,13 @@ _QUERIES = Queries(
         "SELECT media.stored FROM media JOIN sessions ON sessions.number = media.session "
         "WHERE sessions.tenant = ? AND sessions.id = ? AND media.digest = ?"
     ),
+    begin=(
+        "INSERT INTO sessions (tenant, id, next_sequence, stored_bytes, changed_ms) VALUES (?, ?, 0, 0, ?) "
+        "ON CONFLICT (tenant, id) DO UPDATE SET next_sequence = next_sequence RETURNING number"
+    ),
+    add_medium="INSERT INTO media VALUES (?, ?, ?) ON CONFLICT (session, digest) DO NOTHING",
+    add_bytes="UPDATE sessions SET stored_bytes = stored_bytes + ? WHERE number = ?",
+    advance="UPDATE sessions SET indexed = ? WHERE tenant = ? AND id = ? AND indexed = ? RETURNING number",
 )
 
 
@@ -121,19 +126,18 @@ class SqliteStore(SqlStore):
 
         return self._delete_many(act)
 
-    def keep_media(self, key: SessionKey, media: Mapping[str, bytes]) -> None:
-        """Store the bytes of media under their digests, each once."""
-        self._write(lambda connection: _keep_media(connection, key, media, self._clock.now_ms()))
-
-    def _index(self, key: SessionKey, reached: Indexed, end: int, slices: Sequence[Slice]) -> None:
-        self._write(lambda connection: _index(connection, key, (reached.entries, end), slices))
-
     def _write(self, act: Callable[[sqlite3.Connection], T]) -> T:
         return self._connections.here().write(act)
 
     def _rows(self, query: LiteralString, values: Sequence[object]) -> list[Any]:
         with self._connections.here().reading() as connection:
             return connection.execute(query, values).fetchall()
+
+    def _add_words(self, connection: sqlite3.Connection, number: int, slices: Sequence[Slice]) -> None:
+        connection.executemany(
+            "INSERT INTO words (sequence, position, tokens) VALUES (?, ?, ?)",
+            [(piece.sequence, piece.position, " ".join((mark_of(number), *piece.tokens))) for piece in slices],
+        )
 
     def _match(self, number: int, token: str) -> tuple[object, ...]:
         return (f'"{mark_of(number)}" AND "{token}"',)
@@ -182,37 +186,6 @@ def _grow(connection: sqlite3.Connection, key: SessionKey, stored: Sequence[byte
 def _insert(connection: sqlite3.Connection, number: int, first: int, stored: Sequence[bytes]) -> None:
     connection.executemany(
         "INSERT INTO entries VALUES (?, ?, ?)", [(number, first + at, entry) for at, entry in enumerate(stored)]
-    )
-
-
-def _keep_media(connection: sqlite3.Connection, key: SessionKey, media: Mapping[str, bytes], now_ms: int) -> None:
-    """Store the media that the session does not have yet and count them in, creating the session if needed."""
-    (number,) = connection.execute(
-        "INSERT INTO sessions (tenant, id, next_sequence, stored_bytes, changed_ms) VALUES (?, ?, 0, 0, ?) "
-        "ON CONFLICT (tenant, id) DO UPDATE SET next_sequence = next_sequence RETURNING number",
-        (key.tenant, key.session_id, now_ms),
-    ).fetchone()
-    for digest, content in media.items():
-        added = connection.execute(
-            "INSERT INTO media VALUES (?, ?, ?) ON CONFLICT (session, digest) DO NOTHING", (number, digest, content)
-        ).rowcount
-        connection.execute(
-            "UPDATE sessions SET stored_bytes = stored_bytes + ? WHERE number = ?", (added * len(content), number)
-        )
-
-
-def _index(connection: sqlite3.Connection, key: SessionKey, span: tuple[int, int], slices: Sequence[Slice]) -> None:
-    """Advance a session's index, unless another writer has done so or the session was deleted."""
-    row = connection.execute(
-        "UPDATE sessions SET indexed = ? WHERE tenant = ? AND id = ? AND indexed = ? RETURNING number",
-        (span[1], key.tenant, key.session_id, span[0]),
-    ).fetchone()
-    if row is None:
-        return
-    (number,) = row
-    connection.executemany(
-        "INSERT INTO words (sequence, position, tokens) VALUES (?, ?, ?)",
-        [(piece.sequence, piece.position, " ".join((mark_of(number), *piece.tokens))) for piece in slices],
     )
 
 
