@@ -105,9 +105,9 @@ def test_rolled_back_transaction_is_tried_again(postgres: str) -> None:
         raise psycopg.errors.DeadlockDetected("try again")
 
     with PostgresStore(postgres) as store:
-        assert store._transact(act) == 3
+        assert store._write(act) == 3
         with pytest.raises(StoreBroken):
-            store._transact(always)
+            store._write(always)
 
 
 def test_newer_schema_is_refused(postgres: str) -> None:

@@ -41,7 +41,7 @@ from infold.formats.pairing import OpenCall, Pairing
 Item: TypeAlias = dict[str, Any]
 
 LISTS = (list, tuple)
-"""For `isinstance` where it is called for every message or event: a union would be made anew for each call."""
+"""For `isinstance` where it is called for every message or event: each call would make a new union."""
 
 NewMessage: TypeAlias = Callable[[MessageId, tuple[Part, ...]], Message]
 
@@ -135,7 +135,7 @@ _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def parse_object(text: bytes) -> Item:
-    """Return the object that this JSON is; raise `MalformedError` if it is none."""
+    """Return JSON as an object; raise `MalformedError` for any other value or text."""
     try:
         return _decode_object(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -270,28 +270,29 @@ def plain_parts(item: Item, role: str, pairing: Pairing, message_id: MessageId) 
     """Return the parts of an item in the plainest shape of its role, as most are; empty for any other, which slots read."""
     content = item.get("content")
     if role == "tool":
-        return _plain_result(item, content, pairing)
+        call_id = item.get("tool_call_id")
+        if type(content) is not str or type(call_id) is not str or not call_id:
+            return ()
+        return (result_or_text(pairing.take_call(replace_surrogates(call_id)), replace_surrogates(content)),)
     if role == "assistant" and "tool_calls" in item:
         return _plain_calls(item, content, pairing, message_id)
     is_plain = type(content) is str and content and len(item) == 2 and role in ROLES[:4]
     return (TextPart(replace_surrogates(content)),) if is_plain and isinstance(content, str) else ()
 
 
-def _plain_result(item: Item, content: object, pairing: Pairing) -> tuple[Part, ...]:
-    call_id = item.get("tool_call_id")
-    if type(content) is not str or type(call_id) is not str or not call_id:
-        return ()
-    return (result_or_text(pairing.take_call(replace_surrogates(call_id)), replace_surrogates(content)),)
-
-
 def _plain_calls(item: Item, content: object, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
     calls = item["tool_calls"]
     if len(item) != 2 + ("content" in item) or type(calls) is not list or not all(map(_is_plain_call, calls)):
         return ()
-    said = [TextPart(replace_surrogates(content))] if type(content) is str and content else []
-    if content and not said:
+    parts: list[Part] = [TextPart(replace_surrogates(content))] if type(content) is str and content else []
+    if content and not parts:
         return ()
-    return (*said, *[_plain_call(call, pairing, message_id) for call in calls])
+    for call in calls:
+        function = call["function"]
+        name = replace_surrogates(function["name"])
+        call_id = pairing.open_call(replace_surrogates(call["id"]), name, message_id)
+        parts.append(ToolCallPart(call_id, name, replace_surrogates(function["arguments"])))
+    return tuple(parts)
 
 
 def _is_plain_call(call: object) -> bool:
@@ -301,16 +302,6 @@ def _is_plain_call(call: object) -> bool:
     if type(function) is not dict or len(function) != 2 or type(function.get("name")) is not str:
         return False
     return type(function.get("arguments")) is str
-
-
-def _plain_call(call: Item, pairing: Pairing, message_id: MessageId) -> ToolCallPart:
-    function = call["function"]
-    name = replace_surrogates(function["name"])
-    return ToolCallPart(
-        pairing.open_call(replace_surrogates(call["id"]), name, message_id),
-        name,
-        replace_surrogates(function["arguments"]),
-    )
 
 
 # Messages of infold's own.

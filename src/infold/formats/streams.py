@@ -55,7 +55,7 @@ class ReplyBuilder:
     A stream that is cut short gives the reply so far, without a finish reason; half a call and unsigned thinking may be in it,
     which a provider would not accept. Events that cannot be read, are too large or come after the first `most_bytes` are
     counted in `skipped`. `is_over` is set by the event after which the provider sends nothing more (Gemini has none).
-    `may_be_array`: the stream may be a JSON array instead of events, which its first character tells.
+    `may_be_array`: the stream may be a JSON array instead of events; its first character decides.
     """
 
     def __init__(
