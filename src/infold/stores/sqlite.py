@@ -1,6 +1,6 @@
 """Sessions in one SQLite file, for one machine.
 
-Appends go through one writer thread (`sqlite_writer.py`), reads through connections of their own from any thread.
+Appends go through one connection (`sqlite_writer.py`), reads through connections of their own, both from any thread.
 Several processes may use one file: each append is a transaction that first checks the expected number.
 """
 
@@ -69,21 +69,13 @@ class SqliteStore(SqlStore):
         prepare(self._path, busy_seconds)
 
     def close(self) -> None:
-        """Finish pending appends, end the writer and close the file; calling it again does nothing."""
+        """Finish pending appends and close the file; calling it again does nothing."""
         self._connections.close()
 
     def append(self, key: SessionKey, entries: Sequence[Entry], *, expected: int) -> int:
         """Append all entries or none; raise `StoreConflict` unless the first gets the number `expected`."""
         stored = [encode_entry(entry) for entry in entries]
-
-        def act(connection: sqlite3.Connection) -> int:
-            _expect(connection, key, expected)
-            if stored:
-                number = _grow(connection, key, stored, self._clock.now_ms())
-                _insert(connection, number, expected, stored)
-            return expected + len(stored)
-
-        return self._write(act)
+        return self._write(lambda connection: _append(connection, key, stored, expected, self._clock))
 
     @contextmanager
     def hold(self, key: SessionKey) -> Iterator[bool]:
@@ -165,28 +157,31 @@ def _find(connection: sqlite3.Connection, key: SessionKey) -> tuple[int, int] | 
     return found
 
 
-def _expect(connection: sqlite3.Connection, key: SessionKey, expected: int) -> None:
-    found = _find(connection, key)
-    actual = found[1] if found else 0
+def _append(
+    connection: sqlite3.Connection, key: SessionKey, stored: Sequence[bytes], expected: int, clock: Clock
+) -> int:
+    """Append entries, creating the session on its first append; return the number of the next one."""
+    number, actual = _find(connection, key) or (None, 0)
     if actual != expected:
         raise StoreConflict(key.session_id, expected=expected, actual=actual)
-
-
-def _grow(connection: sqlite3.Connection, key: SessionKey, stored: Sequence[bytes], now_ms: int) -> int:
-    """Count the entries in, creating the session on its first append; return the session's number."""
-    (number,) = connection.execute(
-        "INSERT INTO sessions (tenant, id, next_sequence, stored_bytes, changed_ms) VALUES (?, ?, ?, ?, ?) "
-        "ON CONFLICT (tenant, id) DO UPDATE SET next_sequence = next_sequence + excluded.next_sequence, "
-        "stored_bytes = stored_bytes + excluded.stored_bytes, changed_ms = excluded.changed_ms RETURNING number",
-        (key.tenant, key.session_id, len(stored), sum(map(len, stored)), now_ms),
-    ).fetchone()
-    return int(number)
-
-
-def _insert(connection: sqlite3.Connection, number: int, first: int, stored: Sequence[bytes]) -> None:
+    following = expected + len(stored)
+    if not stored:
+        return following
+    size, now_ms = sum(map(len, stored)), clock.now_ms()
+    if number is None:
+        number = connection.execute(
+            "INSERT INTO sessions (tenant, id, next_sequence, stored_bytes, changed_ms) VALUES (?, ?, ?, ?, ?)",
+            (key.tenant, key.session_id, following, size, now_ms),
+        ).lastrowid
+    else:
+        connection.execute(
+            "UPDATE sessions SET next_sequence = ?, stored_bytes = stored_bytes + ?, changed_ms = ? WHERE number = ?",
+            (following, size, now_ms, number),
+        )
     connection.executemany(
-        "INSERT INTO entries VALUES (?, ?, ?)", [(number, first + at, entry) for at, entry in enumerate(stored)]
+        "INSERT INTO entries VALUES (?, ?, ?)", [(number, expected + at, entry) for at, entry in enumerate(stored)]
     )
+    return following
 
 
 def _forget(connection: sqlite3.Connection, numbers: Sequence[int]) -> int:

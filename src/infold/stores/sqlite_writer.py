@@ -1,20 +1,18 @@
-"""A writer thread that commits what many threads ask for together, in the order of the requests.
+"""Acts that many threads ask for, committed together, in the order of the requests.
 
-A commit waits for the disk, so requests that queue up meanwhile share the next one. An act sees the acts before it,
-and is answered after the commit. While another process writes, each act waits at most `busy_seconds` from when it was
-asked, however many acts are before it.
+A commit waits for the disk, so acts that queue up meanwhile share the next one: of the threads that wait for an answer, one
+writes for all. An act sees the acts before it, and is answered after the commit. While another process writes, each act
+waits at most `busy_seconds` from when it was asked, however many acts are before it.
 """
 
 import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from threading import Lock, Thread
-from typing import Any, Generic, NamedTuple, TypeVar
+from threading import Lock
+from typing import Any, Generic, TypeVar
 
 from infold.errors import InfoldError, StoreBroken, StoreClosed
 from infold.stores.sqlite_file import (
@@ -32,11 +30,36 @@ from infold.stores.sqlite_file import (
 MOST_TOGETHER = 64
 """Acts per transaction, so that the first does not wait long for the last."""
 
+BUSY_PAUSE_SECONDS = 0.01
+"""Between two tries to begin while another process writes; SQLite's own waiting could not be interrupted."""
+
 T = TypeVar("T")
 
 
+class Act(Generic[T]):
+    """An act that was asked for, its deadline for waiting on another process, and its outcome once it has one."""
+
+    def __init__(self, writer: "Writer", act: Callable[[sqlite3.Connection], T], deadline: float) -> None:
+        self.act = act
+        self.deadline = deadline
+        self.is_done = False
+        self.outcome: T | BaseException | None = None
+        self._writer = writer
+
+    def answer(self, outcome: T | BaseException) -> None:
+        """Note the result of the act, or why it failed."""
+        self.outcome, self.is_done = outcome, True
+
+    def result(self) -> T:
+        """Wait until the act is committed, and return its result or raise its error."""
+        self._writer.run_until_done(self)
+        if isinstance(self.outcome, BaseException):
+            raise self.outcome
+        return self.outcome  # type: ignore[return-value] # it is done
+
+
 class Writer:
-    """Run acts on a connection of its own, in a thread that starts with the first act and ends with `close`.
+    """Run acts on a connection of its own, which is opened for the first act and closed by `close`.
 
     An act that another process delays for longer than `busy_seconds` fails with `StoreBroken`.
     """
@@ -44,100 +67,92 @@ class Writer:
     def __init__(self, path: Path, busy_seconds: float = BUSY_SECONDS) -> None:
         self._path = path
         self._busy_seconds = busy_seconds
-        self._waiting: SimpleQueue[_Act[Any] | None] = SimpleQueue()
-        self._lock = Lock()
-        self._thread: Thread | None = None
+        self._waiting: deque[Act[Any]] = deque()
+        self._turn = Lock()
+        self._connection: sqlite3.Connection | None = None
         self._closed = False
 
-    def ask(self, act: Callable[[sqlite3.Connection], T]) -> Future[T]:
-        """Run an act inside a transaction; the future is completed after the commit. Raise `StoreClosed` at once.
+    def ask(self, act: Callable[[sqlite3.Connection], T]) -> Act[T]:
+        """Queue an act, which runs inside a transaction when its result, or that of a later act, is waited for.
 
         An act that raises one of infold's errors must not have written anything. It may run a second time after a
-        rollback.
+        rollback. Raise `StoreClosed` at once.
         """
-        asked = _Act(act, time.monotonic() + self._busy_seconds, Future[T]())
-        with self._lock:
-            if self._closed:
-                raise StoreClosed(str(self._path))
-            if self._thread is None:
-                self._thread = Thread(target=self._run, name=f"infold writer of {self._path.name}", daemon=True)
-                self._thread.start()
-            self._waiting.put(asked)
-        return asked.answer
+        if self._closed:
+            raise StoreClosed(str(self._path))
+        asked = Act(self, act, time.monotonic() + self._busy_seconds)
+        self._waiting.append(asked)
+        return asked
+
+    def run_until_done(self, asked: Act[Any]) -> None:
+        """Run the acts that wait, until this one is done, unless another thread is doing that."""
+        with self._turn:
+            while not asked.is_done:
+                self._run_batch()
 
     def close(self) -> None:
-        """Run the pending acts, then end the thread; calling it again does nothing."""
-        with self._lock:
+        """Run the pending acts, then close the connection; calling it again does nothing."""
+        with self._turn:
+            while self._waiting:
+                self._run_batch()
             self._closed = True
-            thread, self._thread = self._thread, None
-        if thread is not None:
-            self._waiting.put(None)
-            thread.join()
+            if self._connection is not None:
+                with in_use():
+                    disconnect(self._connection)
 
-    def _run(self) -> None:
-        connection: sqlite3.Connection | None = None
-        while batch := self._next_batch():
+    def _run_batch(self) -> None:
+        batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST_TOGETHER))]
+        try:
             with in_use():
-                try:
-                    if connection is None or not is_connected(connection):
-                        connection = connect(self._path, self._busy_seconds)
-                except InfoldError as error:
-                    for asked in batch:
-                        asked.answer.set_exception(error)
-                else:
-                    _carry_out(connection, batch, self._path)
-        if connection is not None:
-            with in_use():
-                disconnect(connection)
+                _carry_out(self._connected(), batch, self._path)
+        except InfoldError as error:
+            for asked in batch:
+                asked.answer(error)
+        except BaseException:  # such as Ctrl-C: another thread runs what is left
+            self._waiting.extendleft(asked for asked in reversed(batch) if not asked.is_done)
+            raise
 
-    def _next_batch(self) -> "list[_Act[Any]]":
-        """Return what is waiting, at least one act; nothing if the writer is to end."""
-        batch = list[_Act[Any]]()
-        asked = self._waiting.get()
-        while asked is not None:
-            batch.append(asked)
-            if len(batch) == MOST_TOGETHER:
-                return batch
-            try:
-                asked = self._waiting.get_nowait()
-            except Empty:
-                return batch
-        if batch:
-            self._waiting.put(None)
-        return batch
+    def _connected(self) -> sqlite3.Connection:
+        if self._closed:
+            raise StoreClosed(str(self._path))
+        if self._connection is None or not is_connected(self._connection):
+            self._connection = connect(self._path, self._busy_seconds)
+            self._connection.execute("PRAGMA busy_timeout = 0")
+        return self._connection
 
 
-class _Act(NamedTuple, Generic[T]):
-    """An act, its deadline for waiting on another process, and the future for its answer."""
-
-    act: Callable[[sqlite3.Connection], T]
-    deadline: float
-    answer: Future[T]
-
-
-def _carry_out(connection: sqlite3.Connection, batch: Sequence[_Act[Any]], path: Path) -> None:
+def _carry_out(connection: sqlite3.Connection, batch: Sequence[Act[Any]], path: Path) -> None:
     """Answer a batch once the file may be written; fail the oldest act as soon as its deadline has passed."""
     for at, oldest in enumerate(batch):
-        left_ms = max(0, round((oldest.deadline - time.monotonic()) * 1_000))
         try:
             with translate_errors(path):
-                connection.execute(f"PRAGMA busy_timeout = {left_ms}")
-                connection.execute("BEGIN IMMEDIATE")
-        except Exception as error:  # reported to the caller; the thread goes on
-            oldest.answer.set_exception(error)
+                _begin(connection, oldest.deadline)
+        except Exception as error:  # reported to the caller; the others are tried
+            oldest.answer(error)
         else:
             _answer(connection, batch[at:], path)
             return
 
 
-def _answer(connection: sqlite3.Connection, batch: Sequence[_Act[Any]], path: Path) -> None:
+def _begin(connection: sqlite3.Connection, deadline: float) -> None:
+    while True:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            return
+        except sqlite3.OperationalError as error:
+            if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() >= deadline:
+                raise
+            time.sleep(BUSY_PAUSE_SECONDS)
+
+
+def _answer(connection: sqlite3.Connection, batch: Sequence[Act[Any]], path: Path) -> None:
     """Answer a batch whose transaction has begun; if the database rejects it as a whole, try each act alone."""
     try:
         with translate_errors(path), committing(connection):
             outcomes = [_outcome(connection, asked.act) for asked in batch]
     except Exception as error:  # as above
         if len(batch) == 1:
-            batch[0].answer.set_exception(error)
+            batch[0].answer(error)
             return
         for asked in batch:
             _carry_out(connection, [asked], path)
@@ -147,10 +162,7 @@ def _answer(connection: sqlite3.Connection, batch: Sequence[_Act[Any]], path: Pa
         remedy = "put the file back if it is missing, and start the process again"
         outcomes = [StoreBroken(str(path), problem, remedy=remedy)] * len(batch)
     for asked, outcome in zip(batch, outcomes, strict=True):
-        if isinstance(outcome, InfoldError):
-            asked.answer.set_exception(outcome)
-        else:
-            asked.answer.set_result(outcome)
+        asked.answer(outcome)
 
 
 def _outcome(connection: sqlite3.Connection, act: Callable[[sqlite3.Connection], object]) -> object:
