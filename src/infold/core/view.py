@@ -91,20 +91,20 @@ def _checkpoint_messages(log: Log, summary: SummaryPolicy) -> tuple[Message, ...
 
 
 def _sendable(log: Log, *, brought: bool) -> Iterator[Message]:
-    shows_all = _shows_all_reasoning(log)
+    live, shows_all = log.live, _shows_all_reasoning(log)
     is_changed = log.checkpoint is not None or bool(log.altered) or not shows_all
     is_repaired = is_changed or not brought
-    answered = _calls_answered_elsewhere(log.live, late_counts=not is_repaired)
+    answered = _calls_answered_elsewhere(live, late_counts=not is_repaired)
     step: _Step | None = None
-    for logged in log.live:
-        if step is not None and not _may_follow_calls(logged):
+    for index, logged in enumerate(live):
+        if step is not None and not logged.results and not isinstance(logged.message, SystemMessage | ToolMessage):
             yield from step.closed(in_order=is_changed)
             step = None
         if not logged.is_sent or (
             logged.is_blank and (is_changed or not (brought or _is_callers_message(logged.message)))
         ):
             continue
-        message = log.shown(logged)
+        message = log.shown(logged) if log.altered else logged.message
         if is_repaired and logged.late:
             message = _with_late_as_text(message, logged)
         if not shows_all and (left_out := log.left_out_of(logged)) is not None:
@@ -112,7 +112,8 @@ def _sendable(log: Log, *, brought: bool) -> Iterator[Message]:
             if not any(map(_says_something, message.parts)):
                 continue
         if logged.calls:
-            step = _Step(logged, answered)
+            is_answered_next = index + 1 < len(live) and _call_ids(live[index + 1].results) == _call_ids(logged.calls)
+            step = None if is_answered_next else _Step(logged, answered)
         elif step is not None and step.holds_back(logged.results):
             step.held.append((logged, message))
             continue
@@ -132,9 +133,8 @@ def _is_callers_message(message: Message) -> bool:
     return not isinstance(message, AssistantMessage) or message.finish is None
 
 
-def _may_follow_calls(logged: LoggedMessage) -> bool:
-    """Return whether a message leaves the step before it open: it brings results, or is a program's note within one."""
-    return bool(logged.results) or isinstance(logged.message, SystemMessage | ToolMessage)
+def _call_ids(parts: Sequence[ToolCallPart | ToolResultPart]) -> list[str]:
+    return [part.call_id for part in parts]
 
 
 class _Step:

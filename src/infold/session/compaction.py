@@ -128,8 +128,8 @@ class CompactionRun:
             skipped: _Skipped | None = None
             done = len(self._events)
             match step:
-                case Fits():
-                    return self._prepared(self._summary_ahead())
+                case Fits(measured):
+                    return self._prepared(measured, self._summary_ahead())
                 case Stuck():
                     self._publish(Exceeded(self._log.session_id, step.floor_tokens, step.usable_tokens))
                     raise window_exceeded(step)
@@ -141,7 +141,7 @@ class CompactionRun:
                     assert_never(step)
             if skipped is not None:
                 if not is_manual or not self._is_over_budget():
-                    return self._prepared(skipped.wanted)
+                    return self._prepared(gauge(self._log, self._inputs), skipped.wanted)
                 self._inputs = replace(self._inputs, manual=False)  # the fold does not help; the request must still fit
                 continue
             # A person's request is met by one step, and a summariser that just failed is not asked again.
@@ -163,9 +163,9 @@ class CompactionRun:
     def _is_over_budget(self) -> bool:
         return self._inputs.budget.excess_tokens(gauge(self._log, self._inputs).upper_tokens) > 0
 
-    def _prepared(self, wanted: SummaryPlan | None) -> Prepared:
+    def _prepared(self, measured: Gauge, wanted: SummaryPlan | None) -> Prepared:
         shown = view(self._log, self._inputs.policy.summary, brought=self._request.sends_all)
-        return Prepared(shown, gauge(self._log, self._inputs), self._inputs.budget.limit_tokens, wanted)
+        return Prepared(shown, measured, self._inputs.budget.limit_tokens, wanted)
 
     def _hide(self, step: Prune | Shorten) -> None:
         carried = apply_step(self._log, step, self._inputs, now_ms=self._request.now_ms)

@@ -142,7 +142,7 @@ class History:
 
     def repeat(self, items: Sequence[object], count: int, log: Log) -> None:
         """Use again the caller's objects of items that the session already ends with, as so many messages."""
-        stored = [placed for placed in log.live if not placed.is_own][-count:]
+        stored = _callers(log)[-count:]
         if [message.id for message in self.decoded.messages[-count:]] == [placed.message.id for placed in stored]:
             return
         before = (placed.message for placed in log.live if placed.sequence < stored[0].sequence)
@@ -304,10 +304,10 @@ def stored_prefix_length(messages: Sequence[Message], live: Sequence[LoggedMessa
     return next((place for place in step if _wire_ids(messages[place]) != _wire_ids(live[place].message)), same)
 
 
-def ends_with(log: Log, fingerprints: Sequence[str]) -> bool:
-    """Return whether the caller's newest messages in the log have this content."""
-    newest = [placed.message for placed in log.live if not placed.is_own][-len(fingerprints) :] if fingerprints else []
-    return bool(newest) and [fingerprint(message) for message in newest] == list(fingerprints)
+def ends_with(log: Log, messages: Sequence[Message]) -> bool:
+    """Return whether the caller's newest messages in the log have the content of these."""
+    newest = [placed.message for placed in _callers(log)[-len(messages) :]] if messages else []
+    return bool(newest) and list(map(fingerprint, newest)) == list(map(fingerprint, messages))
 
 
 def is_stored_reply(log: Log, replies: Sequence[Message]) -> bool:

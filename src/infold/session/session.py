@@ -23,7 +23,7 @@ from infold.core.gauge import Gauge, estimated_tokens
 from infold.core.judge import ModelAnswer
 from infold.core.log import Log
 from infold.core.logged_message import media_bytes, repeats_stub
-from infold.core.messages import FilePart, Message, MessageId, SessionId, fingerprint
+from infold.core.messages import FilePart, Message, MessageId, SessionId
 from infold.core.plan import Stuck, fold_at
 from infold.core.policy import Policy
 from infold.core.summary_request import SummaryRequest
@@ -95,10 +95,10 @@ class _New(NamedTuple):
 
 
 class _Unsent(NamedTuple):
-    """What the newest request brought, until it was answered: the caller's items and the content of their messages."""
+    """What the newest request brought, until it was answered: the caller's items and their messages."""
 
     items: list[object]
-    fingerprints: tuple[str, ...]
+    messages: tuple[Message, ...]
     is_stored: bool = False
 
 
@@ -237,13 +237,13 @@ class Session:
 
             def read() -> _New:
                 if failed is not None and failed.items and failed.items == list(messages):
-                    is_stored = ends_with(self.log, failed.fingerprints)
+                    is_stored = ends_with(self.log, failed.messages)
                     if is_stored:
-                        history.repeat(messages, len(failed.fingerprints), self.log)
+                        history.repeat(messages, len(failed.messages), self.log)
                     if is_stored or failed.is_stored:
                         return _New()
                 new = history.add(messages, self.log)
-                self._unsent = _Unsent(list(messages), tuple(map(fingerprint, new)))
+                self._unsent = _Unsent(list(messages), new)
                 return _New(new)
 
             return self._prepare(history, read)
