@@ -138,11 +138,6 @@ SMALLEST_RESERVE_TOKENS = 256
 """Below this a reply is not worth asking for."""
 
 
-# Defined before its user: windows are created while modules are imported.
-def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 class Window(Struct, frozen=True):
     """What a model can hold: in total, of input if that is limited separately, and of output.
 
@@ -159,7 +154,9 @@ class Window(Struct, frozen=True):
         """Reject negative or absurd sizes."""
         for field in ("context_tokens", "input_tokens", "output_tokens"):
             value = getattr(self, field)
-            if value is not None and (not _is_whole(value) or not 0 <= value <= LARGEST_TOKENS):
+            if value is None:
+                continue
+            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LARGEST_TOKENS:
                 problem = f"{value!r} is not a number of tokens"
                 raise PolicyError(f"window.{field}", problem, remedy="give the model's limit in tokens")
 
@@ -198,11 +195,8 @@ def budget_for(window: Window, policy: Policy) -> Budget:
     trigger = policy.trigger.of(usable)
     target = trigger if policy.target is None else policy.target.of(usable)
     if policy.target is not None and target >= trigger:
-        raise PolicyError(
-            "target",
-            f"{target:,} tokens is not below the trigger of {trigger:,} in a usable window of {usable:,}",
-            remedy="give both as shares of the window, or lower the target",
-        )
+        problem = f"{target:,} tokens is not below the trigger of {trigger:,} in a usable window of {usable:,}"
+        raise PolicyError("target", problem, remedy="give both as shares of the window, or lower the target")
     limit = usable if policy.usable == "scaled-reserve" else (window.limit_tokens or seen.limit_tokens)
     return Budget(usable, limit, trigger, target, limit_bytes=window.request_bytes)
 
@@ -258,7 +252,14 @@ def _usable_tokens(window: Window, policy: Policy) -> int:
                 return max(0, window.input_tokens - _reserve(window, policy))
             return max(0, window.context_tokens - output_ceiling(window))
         case "scaled-reserve":
-            return _after_scaled_reserve(window, policy)
+            reserve = policy.reserve_tokens
+            if reserve is None:
+                scaled = max(SMALLEST_RESERVE_TOKENS, int(window.context_tokens * RESERVE_SHARE))
+                reserve = min(scaled, output_ceiling(window))
+            if reserve >= window.context_tokens:
+                problem = f"{reserve:,} tokens leave nothing of a window of {window.context_tokens:,}"
+                raise PolicyError("reserve_tokens", problem, remedy="lower the reserve or choose a larger model")
+            return min(window.limit_tokens, window.context_tokens - reserve)
         case "whole":
             return window.context_tokens
         case _:
@@ -269,20 +270,6 @@ def _reserve(window: Window, policy: Policy) -> int:
     if policy.reserve_tokens is not None:
         return policy.reserve_tokens
     return min(DEFAULT_RESERVE_TOKENS, output_ceiling(window))
-
-
-def _after_scaled_reserve(window: Window, policy: Policy) -> int:
-    reserve = policy.reserve_tokens
-    if reserve is None:
-        scaled = max(SMALLEST_RESERVE_TOKENS, int(window.context_tokens * RESERVE_SHARE))
-        reserve = min(scaled, output_ceiling(window))
-    if reserve >= window.context_tokens:
-        raise PolicyError(
-            "reserve_tokens",
-            f"{reserve:,} tokens leave nothing of a window of {window.context_tokens:,}",
-            remedy="lower the reserve or choose a larger model",
-        )
-    return min(window.limit_tokens, window.context_tokens - reserve)
 
 
 LEAST_ESTIMATED = Calibration(prose=0.6, material=0.6, wide=0.4)

@@ -58,27 +58,22 @@ def _shorten_path(path: str, folder: str) -> str:
 
 def changed_lines(files: Sequence[FileFact], folder: str, recall: bool, *, whole: int) -> tuple[str, ...]:
     """Return lines for changed files: the last operation of all, with counts and definitions for the first `whole`."""
-    lines = [_changed_line(fact, folder, recall) for fact in files[:whole]]
+    lines: list[str] = []
+    for fact in files[:whole]:
+        times = f" ({fact.edits} times)" if fact.edits > 1 else ""
+        names = f": {', '.join(fact.names[:MOST_SHOWN_NAMES])}" if fact.names else ""
+        told = f"{fact.operation}{times}{names}{handle_suffix(fact.handle, recall)}"
+        lines.append(f"- {_shorten_path(fact.path, folder)}: {told}")
     for operation in dict.fromkeys(fact.operation for fact in files[whole:]):
-        lines += _list_names(operation, [fact for fact in files[whole:] if fact.operation == operation], folder)
+        lines += file_lines(operation, files[whole:], folder)
     return tuple(lines)
 
 
-def _changed_line(fact: FileFact, folder: str, recall: bool) -> str:
-    times = f" ({fact.edits} times)" if fact.edits > 1 else ""
-    names = f": {', '.join(fact.names[:MOST_SHOWN_NAMES])}" if fact.names else ""
-    return f"- {_shorten_path(fact.path, folder)}: {fact.operation}{times}{names}{handle_suffix(fact.handle, recall)}"
-
-
-def read_lines(files: Sequence[FileFact], folder: str) -> tuple[str, ...]:
-    """Return lines for files that were only read, several to a line; a path is enough to read one again."""
-    return tuple(_list_names("read", files, folder))
-
-
-def _list_names(operation: str, files: Sequence[FileFact], folder: str) -> Iterator[str]:
-    paths = [_shorten_path(fact.path, folder) for fact in files]
-    for at in range(0, len(paths), FILES_PER_LINE):
-        yield f"- {operation}: {', '.join(paths[at : at + FILES_PER_LINE])}"
+def file_lines(operation: FileOperation, files: Iterable[FileFact], folder: str) -> tuple[str, ...]:
+    """Return lines for the files with that operation, several to a line."""
+    paths = [_shorten_path(fact.path, folder) for fact in files if fact.operation == operation]
+    starts = range(0, len(paths), FILES_PER_LINE)
+    return tuple(f"- {operation}: {', '.join(paths[at : at + FILES_PER_LINE])}" for at in starts)
 
 
 def count_facts(line: str) -> int:
@@ -86,12 +81,8 @@ def count_facts(line: str) -> int:
     return line.count(", ") + 1 if line.startswith(_LISTED) else 1
 
 
-def command_lines(commands: Iterable[CommandFact], recall: bool) -> tuple[str, ...]:
-    """Return lines for commands with how they ended."""
-    return tuple(_command_line(fact, recall) for fact in commands)
-
-
-def _command_line(fact: CommandFact, recall: bool) -> str:
+def command_line(fact: CommandFact, recall: bool) -> str:
+    """Return the line for a command with how it ended."""
     status = "" if fact.exit_status is None else f" → exit {fact.exit_status}"
     outcome = f" ({fact.outcome})" if fact.outcome else ""
     return f"- `{_OWN_FOLDER.sub('', fact.command)}`{status}{outcome}{handle_suffix(fact.handle, recall)}"
@@ -190,7 +181,7 @@ def write_instructions(
 
 
 class _InstructionWriter:
-    """What `told_instructions` has written so far."""
+    """What `write_instructions` has written so far."""
 
     def __init__(self, allowed_tokens: int, size: Sizer, recall: bool) -> None:
         self.left = allowed_tokens
@@ -261,7 +252,6 @@ RECALL_HINT = "The full text of anything marked with a number can be brought bac
 
 
 FOLDER_NOTE = "Paths below are in {folder} unless they begin with a slash."
-"""Room for the count of what is left out."""
 
 
 MOST_TRIES = 6
@@ -307,8 +297,10 @@ def render_checkpoint(
     Pins are written in addition, whatever their size; and if a model's words have left less than instructions may take,
     these still get it.
     """
-    room_tokens, pinned = budget_tokens, _pinned_block([quote_verbatim(quote, recall) for quote in ledger.pinned])
+    quotes = [quote_verbatim(quote, recall) for quote in ledger.pinned]
+    pinned = ["\n".join(("Pinned:", *quotes))] if quotes else []
     added_size = sum(estimate(text, rule) for text in pinned)
+    room_tokens = budget_tokens
     for _ in range(MOST_TRIES):
         room = _TokenRoom(room_tokens, rule)
         allowed = must_keep_tokens if must_keep_tokens > budget_tokens else min(must_keep_tokens, room_tokens)
@@ -323,8 +315,7 @@ def render_checkpoint(
 
 def _write(ledger: Ledger, room: "_TokenRoom", allowed: int, pinned: Sequence[str], recall: bool) -> CheckpointText:
     opening = [OPENING, RECALL_HINT] if recall else [OPENING]
-    for text in opening:
-        room.take(text)
+    room.left -= sum(map(room.size, opening))
     others = int(max(0, room.left - allowed) * OTHERS_SHARE)
     kept = write_instructions(ledger, allowed_tokens=allowed, more_tokens=others, size=room.size, recall=recall)
     room.left -= kept.tokens
@@ -335,7 +326,7 @@ def _write(ledger: Ledger, room: "_TokenRoom", allowed: int, pinned: Sequence[st
 
 
 class _TokenRoom:
-    """The tokens still free while `render_fold` writes."""
+    """The tokens still free while `render_checkpoint` writes."""
 
     def __init__(self, budget_tokens: int, rule: Ruler) -> None:
         self.left = budget_tokens
@@ -344,17 +335,13 @@ class _TokenRoom:
     def size(self, text: str) -> int:
         return estimate(text, self.rule) + 1
 
-    def take(self, text: str) -> None:
-        self.left -= self.size(text)
-
     def fill(self, sections: Sequence[_Section], *notes: str) -> list[str]:
         """Return as many lines of each section as its share holds, then more of each while there is room; notes come
         first.
 
         Unused room goes to the other sections; a count shows what is left out. Notes appear only with sections.
         """
-        for note in notes:
-            self.take(note)
+        self.left -= sum(map(self.size, notes))
         taken = [self._lines_within(section, 0, int(self.left * section.share)) for section in sections]
         for place, section in enumerate(sections):
             waiting = sum(
@@ -384,10 +371,6 @@ def _block(section: _Section, count: int) -> str:
     return "\n".join((section.heading, *section.lines[:count], *more))
 
 
-def _pinned_block(pinned: Sequence[str]) -> list[str]:
-    return ["Pinned:\n" + "\n".join(pinned)] if pinned else []
-
-
 def _changed_files(ledger: Ledger, room: _TokenRoom, folder: str, recall: bool) -> _Section:
     """Return the section of changed files: all of them, as many as possible in full."""
     files = [fact for fact in reversed(ledger.files) if fact.operation in CHANGED]
@@ -403,7 +386,6 @@ def _changed_files(ledger: Ledger, room: _TokenRoom, folder: str, recall: bool) 
 def _sections(ledger: Ledger, folder: str, recall: bool) -> Iterator[_Section]:
     told = [line for quote in reversed(ledger.narratives) for line in quote.text.splitlines() if line.strip()]
     yield _Section("From an earlier summary, word for word:", tuple(told), 0.5)
-    read = [fact for fact in reversed(ledger.files) if fact.operation == "read"]
     todos = tuple(f"- [{fact.status}] {fact.item}" for fact in ledger.todos or ())
     yield _Section("Todo list as last written:", todos, 0.4)
     errors = error_lines(reversed(ledger.errors), folder, recall)
@@ -413,6 +395,7 @@ def _sections(ledger: Ledger, folder: str, recall: bool) -> Iterator[_Section]:
     yield _Section("Started and not reported back:", jobs, 0.3)
     yield _Section("Decisions, newest first:", excerpt_lines(reversed(ledger.decisions), recall), 0.3)
     yield _Section("Figures and references, newest first:", excerpt_lines(reversed(ledger.findings), recall), 0.3)
-    yield _Section("Files read, newest first:", read_lines(read, folder), 0.3)
-    yield _Section("Commands run, newest first:", command_lines(reversed(ledger.commands), recall), 0.6)
+    yield _Section("Files read, newest first:", file_lines("read", reversed(ledger.files), folder), 0.3)
+    commands = tuple(command_line(fact, recall) for fact in reversed(ledger.commands))
+    yield _Section("Commands run, newest first:", commands, 0.6)
     yield _Section("Reported to the user, newest first:", excerpt_lines(reversed(ledger.reports), recall), 1.0)

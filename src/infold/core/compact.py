@@ -6,7 +6,6 @@ deterministic compaction and one by a model differ only in their words.
 
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
-from typing import assert_never
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -136,16 +135,11 @@ def compact(log: Log, inputs: PlanInputs, *, now_ms: int | None = None) -> Compa
     events: list[Event] = []
     while True:
         step = next_step(log, inputs)
-        match step:
-            case Fits():
-                return CompactionResult(log, step, tuple(steps), tuple(entries), tuple(events))
-            case Stuck():
-                events.append(Exceeded(log.session_id, step.floor_tokens, step.usable_tokens))
-                return CompactionResult(log, step, tuple(steps), tuple(entries), tuple(events))
-            case Prune() | Shorten() | Summarise() | Fold():
-                carried = apply_step(log, step, inputs, now_ms=now_ms)
-            case _:
-                assert_never(step)
+        if isinstance(step, Stuck):
+            events.append(Exceeded(log.session_id, step.floor_tokens, step.usable_tokens))
+        if isinstance(step, Fits | Stuck):
+            return CompactionResult(log, step, tuple(steps), tuple(entries), tuple(events))
+        carried = apply_step(log, step, inputs, now_ms=now_ms)
         log = carried.log
         steps.append(step)
         entries += carried.entries
@@ -158,36 +152,24 @@ def apply_step(
     log: Log, step: Prune | Shorten | Summarise | Fold, inputs: PlanInputs, *, now_ms: int | None = None
 ) -> AppliedStep:
     """Append what a step decided; without a model's summary, use the deterministic fold."""
-    before = estimated_tokens(log, inputs)
-    match step:
-        case Prune(plan):
-            pruning = Pruning(plan.targets, plan.freed_tokens, now_ms)
-            after = log.append(pruning)
-            tokens_after = estimated_tokens(after, inputs)
-            uncached = _uncached_tokens(after, plan.targets)
-            pruned = Pruned(
-                log.session_id,
-                plan.targets,
-                plan.freed_tokens,
-                before,
-                tokens_after,
-                step.reason,
-                uncached,
-                outdated_thinking=_outdated_between(log, after),
-            )
-            return AppliedStep(after, (pruning,), (pruned,))
-        case Shorten(clips):
-            clipping, targets = Clipping(clips, now_ms), tuple(clip.handle for clip in clips)
-            after = log.append(clipping)
-            tokens_after = estimated_tokens(after, inputs)
-            uncached = _uncached_tokens(after, targets)
-            outdated = _outdated_between(log, after)
-            clipped = Clipped(log.session_id, targets, before, tokens_after, step.reason, uncached, outdated)
-            return AppliedStep(after, (clipping,), (clipped,))
-        case Summarise() | Fold():
-            return _apply_fold(log, step, inputs, now_ms=now_ms)
-        case _:
-            assert_never(step)
+    if isinstance(step, Summarise | Fold):
+        checkpoint, stubbed = checkpoint_for(log, step, inputs, now_ms=now_ms)
+        entries = tuple(entries_for(checkpoint, log, inputs))
+        return AppliedStep(log.extend(entries), entries, (compacted_event(log, checkpoint, inputs), *stubbed))
+    entry: Pruning | Clipping
+    if isinstance(step, Prune):
+        targets, entry = step.plan.targets, Pruning(step.plan.targets, step.plan.freed_tokens, now_ms)
+    else:
+        targets, entry = tuple(clip.handle for clip in step.clips), Clipping(step.clips, now_ms)
+    after = log.append(entry)
+    tokens = (estimated_tokens(log, inputs), estimated_tokens(after, inputs))
+    uncached = _uncached_tokens(after, targets)
+    outdated = log.shown_thinking - after.shown_thinking if after.binds_thinking else 0
+    if isinstance(entry, Pruning):
+        pruned = Pruned(log.session_id, targets, entry.freed_tokens, *tokens, step.reason, uncached, outdated)
+        return AppliedStep(after, (entry,), (pruned,))
+    clipped = Clipped(log.session_id, targets, *tokens, step.reason, uncached, outdated)
+    return AppliedStep(after, (entry,), (clipped,))
 
 
 def checkpoint_for(
@@ -219,7 +201,7 @@ def checkpoint_for(
         created_ms=now_ms,
         calibration=log.calibration,
         limits=log.limits,
-        folded=_folded(log) + len(callers),
+        folded=log.folded + len(callers),
         budget_tokens=folded.budget_tokens or step.budget_tokens,
         fingerprint=chain_fingerprint("" if log.checkpoint is None else log.checkpoint.fingerprint, callers),
         outline=outline_fingerprint("" if log.checkpoint is None else log.checkpoint.outline, callers),
@@ -233,10 +215,12 @@ def checkpoint_for(
 def compacted_event(log: Log, checkpoint: Checkpoint, inputs: PlanInputs) -> Compacted:
     """Return the event for a checkpoint that was appended to this log."""
     kept = None if checkpoint.first_kept is None else log.index_of(checkpoint.first_kept)
+    folded = log.length if kept is None else kept
+    lost = (logged for logged in log.live[folded:] if logged.has_thinking and not log.is_outdated(logged))
     verdict = checkpoint.verdict
     return Compacted(
         log.session_id,
-        log.length if kept is None else kept,
+        folded,
         checkpoint.tokens_before,
         checkpoint.tokens_after,
         checkpoint.reason,
@@ -246,30 +230,11 @@ def compacted_event(log: Log, checkpoint: Checkpoint, inputs: PlanInputs) -> Com
         uncached_tokens=checkpoint.tokens_after - inputs.overhead_tokens,
         ahead=checkpoint.ahead,
         faults=() if verdict is None else verdict.faults,
-        outdated_thinking=_outdated_by(log, log.length if kept is None else kept),
+        outdated_thinking=sum(1 for _ in lost) if log.binds_thinking else 0,
         saving=checkpoint.saving,
         error="" if verdict is None else verdict.error,
         safety=checkpoint.safety,
     )
-
-
-def _outdated_between(before: Log, after: Log) -> int:
-    """Return how many messages lost their thinking in the view because something before it changed."""
-    return before.shown_thinking - after.shown_thinking if after.binds_thinking else 0
-
-
-def _outdated_by(log: Log, kept: int) -> int:
-    """Return the same for a fold that keeps the live messages from this index on."""
-    if not log.binds_thinking:
-        return 0
-    return sum(logged.has_thinking and not log.is_outdated(logged) for logged in log.live[kept:])
-
-
-def _apply_fold(log: Log, step: Summarise | Fold, inputs: PlanInputs, *, now_ms: int | None) -> AppliedStep:
-    checkpoint, events = checkpoint_for(log, step, inputs, now_ms=now_ms)
-    entries = tuple(entries_for(checkpoint, log, inputs))
-    compacted = compacted_event(log, checkpoint, inputs)
-    return AppliedStep(log.extend(entries), entries, (compacted, *events))
 
 
 def entries_for(checkpoint: Checkpoint, log: Log, inputs: PlanInputs) -> Iterator[Entry]:
@@ -309,14 +274,10 @@ def _uncached_tokens(log: Log, targets: Iterable[Handle]) -> int:
     return log.calibration.apply(total_size(map(log.size_of, changed)))
 
 
-def _folded(log: Log) -> int:
-    return 0 if log.checkpoint is None else log.checkpoint.folded
-
-
 def _text(ledger: Ledger, step: Summarise | Fold, inputs: PlanInputs, log: Log, narrative: str) -> CheckpointText:
     summary = inputs.policy.summary
     if narrative and not summary.ledger:
-        return CheckpointText(_with_prefix(narrative, summary.prefix))
+        return _with_prefix(CheckpointText(narrative), summary.prefix)
     rule = log.rendering.estimate
     taken = estimate(narrative, rule)
     for room in _rooms(step, inputs, log):
@@ -331,7 +292,7 @@ def _text(ledger: Ledger, step: Summarise | Fold, inputs: PlanInputs, log: Log, 
             break
     body = f"{folded.text}\n\n{narrative}" if narrative else folded.text
     stubbed = tuple(dict.fromkeys((*folded.stubbed, *ledger.forgotten)))
-    return CheckpointText(_with_prefix(body, summary.prefix), stubbed, room)
+    return _with_prefix(CheckpointText(body, stubbed, room), summary.prefix)
 
 
 def _rooms(step: Summarise | Fold, inputs: PlanInputs, log: Log) -> Iterator[int]:
@@ -348,8 +309,8 @@ def _rooms(step: Summarise | Fold, inputs: PlanInputs, log: Log) -> Iterator[int
         yield room
 
 
-def _with_prefix(text: str, prefix: str) -> str:
-    return text if not prefix or text.startswith(prefix) else f"{prefix}\n{text}"
+def _with_prefix(folded: CheckpointText, prefix: str) -> CheckpointText:
+    return folded if folded.text.startswith(prefix) else replace(folded, text=f"{prefix}\n{folded.text}")
 
 
 def _recut(log: Log, cut: Cut, text: str, inputs: PlanInputs, *, cleaned: bool) -> Cut:
@@ -392,9 +353,9 @@ def advance(rehearsal: Simulation, messages: Iterable[Message], inputs: PlanInpu
     for message in messages:
         if _is_reply(message) and log.next_sequence:
             compaction = compact(log, inputs)
-            is_certain = is_certain and (was_sent or _is_untouched(compaction.log))
             events += compaction.events
             log = compaction.log
+            is_certain = is_certain and (was_sent or (log.checkpoint is None and not log.altered))
         was_sent = False
         sequences.append(log.next_sequence)
         log = log.append(MessageEntry(message))
@@ -415,10 +376,6 @@ def simulate(log: Log, messages: Iterable[Message], inputs: PlanInputs) -> Itera
             log = compaction.log
         log = log.append(MessageEntry(message))
     yield compact(log, inputs)
-
-
-def _is_untouched(log: Log) -> bool:
-    return log.checkpoint is None and not log.altered
 
 
 def _is_reply(message: Message) -> bool:

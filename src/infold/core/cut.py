@@ -52,8 +52,11 @@ def choose_cut(log: Log, tail: TailPolicy, room: Room, *, sizer: Sizer | None = 
         starts = turn_starts(live)
         index = starts[-tail.turns] if len(starts) >= tail.turns else 0
     else:
-        index = _within_tokens(log, tail, room, sizer or _own_sizer(log))
-    if index > 0 or (tail.recut and _has_old_summary(log)):
+        own = sizer or (lambda logged: tokens_in(log.measured_of(logged), log.rendering.estimate))
+        index = _within_tokens(log, tail, room, own)
+    # A policy by turns may summarise an earlier summary again.
+    has_old_summary = log.checkpoint is not None and bool(log.checkpoint.text) and live[0].cuttable
+    if index > 0 or (tail.recut and has_old_summary):
         return Cut.at(log, index)
     return Cut(len(live), None) if tail.whole_head else None
 
@@ -82,15 +85,6 @@ def turn_starts(live: Sequence[LoggedMessage]) -> list[int]:
     return [index for index, logged in enumerate(live) if logged.cuttable and logged.is_users]
 
 
-def _has_old_summary(log: Log) -> bool:
-    """Return whether an earlier summary is the old part that a policy by turns may summarise again."""
-    return log.checkpoint is not None and bool(log.checkpoint.text) and log.live[0].cuttable
-
-
-def _own_sizer(log: Log) -> Sizer:
-    return lambda logged: tokens_in(log.measured_of(logged), log.rendering.estimate)
-
-
 def _within_tokens(log: Log, tail: TailPolicy, room: Room, sizer: Sizer) -> int:
     """Return the earliest legal start of a tail within the room.
 
@@ -116,12 +110,7 @@ def _within_tokens(log: Log, tail: TailPolicy, room: Room, sizer: Sizer) -> int:
 
 def head_size(log: Log, cut: Cut) -> Size:
     """Return the size of what a cut folds, as shown, including the text of the last fold."""
-    return log.size.minus(tail_size(log, cut)).plus(log.checkpoint_size)
-
-
-def tail_size(log: Log, cut: Cut) -> Size:
-    """Return the size of what a cut keeps, as shown."""
-    return total_size(map(log.size_of, log.live[cut.index :]))
+    return log.size.minus(total_size(map(log.size_of, log.live[cut.index :]))).plus(log.checkpoint_size)
 
 
 def kept_size(log: Log, cut: Cut) -> Size:

@@ -139,18 +139,16 @@ def sentences(text: str) -> tuple[str, ...]:
 def constraint_sentences(text: str) -> tuple[str, ...]:
     """Return the sentences of a user's text that state a rule, verbatim, in order; pasted text does not count."""
     spoken = _PASTED_LINES.sub("", _FENCES.sub("\n", text))
-    return tuple(sentence for sentence in sentences(spoken) if len(sentence) <= LONGEST_SENTENCE and _rules(sentence))
+    return tuple(filter(_states_rule, sentences(spoken)))
 
 
-def _rules(sentence: str) -> bool:
-    return _MARKS.search(sentence) is not None and not _PASTED_ERROR.match(sentence) and not _asks(sentence)
-
-
-def _asks(sentence: str) -> bool:
-    """Return whether a sentence asks a question instead of giving an order."""
+def _states_rule(sentence: str) -> bool:
+    """Return whether a sentence gives an order, instead of asking a question."""
+    if len(sentence) > LONGEST_SENTENCE or not _MARKS.search(sentence) or _PASTED_ERROR.match(sentence):
+        return False
     if _SEEKS_ASSENT.search(sentence):
-        return not _BIDS.match(sentence)
-    return _QUESTION.search(sentence) is not None and _ASKS_BACK.match(sentence) is not None
+        return _BIDS.match(sentence) is not None
+    return not (_QUESTION.search(sentence) and _ASKS_BACK.match(sentence))
 
 
 _DECLINED = re.compile(
@@ -574,7 +572,8 @@ class _Extractor:
                 case ToolCallPart():
                     self.calls[part.call_id] = (part, handle)
                 case TextPart() if isinstance(message, UserMessage) and (self.older_jobs or self.jobs):
-                    self._notice(part.text)
+                    for job in jobs_reported_ended(part.text):
+                        self._taken(job)
                 case ToolResultPart() if part.call_id in self.calls:
                     self._settle(self.calls.pop(part.call_id)[0], part, handle)
                 case ToolResultPart() if part.call_id in self.older_jobs:
@@ -643,11 +642,6 @@ class _Extractor:
         job = "" if operations else running_job(call, result)
         if job and job not in self.jobs:
             self.jobs[job] = JobFact(_describe(call, arguments), handle, job)
-
-    def _notice(self, text: str) -> None:
-        """Note that a job has ended."""
-        for job in jobs_reported_ended(text):
-            self._taken(job)
 
     def _end(self, job: str, result: ToolResultPart, handle: str) -> None:
         """Record the end of a background job; if a command started it, this is its outcome."""

@@ -7,6 +7,7 @@ recovered within the request, it includes no margin: the expected count decides,
 
 from collections.abc import Callable
 from itertools import takewhile
+from math import ceil
 
 from msgspec import Struct
 
@@ -147,15 +148,14 @@ def bound_of(log: Log, inputs: PlanInputs) -> float:
     """
     calibration = log.calibration
     learned = log.limits.factor_after(calibration.reports)
-    own = 1.0 if inputs.recovers else _own_bound(log, inputs)
+    own = 1.0
+    if not inputs.recovers:
+        unreported = log.size.plus(log.checkpoint_size) if log.baseline is None else log.size.minus(log.baseline.size)
+        wide_share = min(1.0, max(0, unreported.wide) / max(1, unreported.measure))
+        own = bound_after(inputs.bound, calibration.reports)
+        wide = bound_after(inputs.wide_bound or inputs.bound, calibration.wide_reports)
+        own += (wide - own) * wide_share
     return own if learned <= 1.0 else max(own, learned * REJECTED_BOUND)
-
-
-def _own_bound(log: Log, inputs: PlanInputs) -> float:
-    calibration = log.calibration
-    own = bound_after(inputs.bound, calibration.reports)
-    wide = bound_after(inputs.wide_bound or inputs.bound, calibration.wide_reports)
-    return own + (wide - own) * _wide_share(log)
 
 
 def estimated_tokens(log: Log, inputs: PlanInputs) -> int:
@@ -171,7 +171,7 @@ def scaled_tokens(size: Size, log: Log, inputs: PlanInputs) -> int:
 def scaler(log: Log, inputs: PlanInputs) -> Callable[[Size], int]:
     """Return a function that scales many sizes with the session's margin, computed once."""
     apply, bound = log.calibration.apply, bound_of(log, inputs)
-    return lambda size: _ceil(apply(size) * bound)
+    return lambda size: ceil(apply(size) * bound)
 
 
 def _count(log: Log, inputs: PlanInputs) -> int:
@@ -196,7 +196,7 @@ def _upper(log: Log, inputs: PlanInputs) -> int:
         return _most_estimated(log, inputs)
     if log.altered_at > baseline.sequence:
         return _upper_since(log, baseline, inputs)
-    return baseline.usage.context + _ceil(_grown_tokens(log) * bound_of(log, inputs))
+    return baseline.usage.context + ceil(_grown_tokens(log) * bound_of(log, inputs))
 
 
 def _upper_since(log: Log, baseline: UsageBaseline, inputs: PlanInputs) -> int:
@@ -212,7 +212,7 @@ def _upper_since(log: Log, baseline: UsageBaseline, inputs: PlanInputs) -> int:
     ratio = reported / max(1, inputs.overhead_tokens + shown.measure)
     freed = min(log.calibration.apply(hidden), hidden.measure * min(1.0, ratio))
     sure = freed / bound**2 if freed > 0 else freed * bound
-    upper = _ceil(reported - sure + log.calibration.apply(added.plus(open_calls_size(log))) * bound)
+    upper = ceil(reported - sure + log.calibration.apply(added.plus(open_calls_size(log))) * bound)
     then = inputs.overhead_tokens + min(shown.measure, log.calibration.apply(shown))
     # Otherwise our estimates are too low here, corrected or not, or more is sent than we know of.
     is_in_line = reported <= then * bound or inputs.budget.excess_tokens(reported) > 0
@@ -224,7 +224,7 @@ def _most_estimated(log: Log, inputs: PlanInputs) -> int:
     calibration = log.calibration
     low = max(1.0, calibration.prose, calibration.material)
     said = calibration.apply(_view_size(log))
-    return _ceil((inputs.overhead_tokens * low + said) * bound_of(log, inputs))
+    return ceil((inputs.overhead_tokens * low + said) * bound_of(log, inputs))
 
 
 def _size_after(log: Log, sequence: int) -> Size:
@@ -235,11 +235,10 @@ def _size_after(log: Log, sequence: int) -> Size:
 
 def _grown_tokens(log: Log) -> int:
     """Return by how much the view grew since the newest report; negative if it shrank."""
-    return (
-        0
-        if log.baseline is None
-        else log.calibration.apply(log.size.minus(log.baseline.size).plus(open_calls_size(log)))
-    )
+    baseline = log.baseline
+    if baseline is None:
+        return 0
+    return log.calibration.apply(log.size.minus(baseline.size).plus(open_calls_size(log)))
 
 
 def _view_size(log: Log) -> Size:
@@ -250,13 +249,3 @@ def _view_size(log: Log) -> Size:
 def open_calls_size(log: Log) -> Size:
     """Return the size of what a view shows in place of missing results."""
     return size_of_interrupted(len(log.open_calls), log.rendering.estimate)
-
-
-def _wide_share(log: Log) -> float:
-    """Return the share of unreported text that is outside ASCII."""
-    shown = log.size.plus(log.checkpoint_size) if log.baseline is None else log.size.minus(log.baseline.size)
-    return min(1.0, max(0, shown.wide) / max(1, shown.measure))
-
-
-def _ceil(value: float) -> int:
-    return -int(-value // 1)

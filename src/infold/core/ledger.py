@@ -112,36 +112,30 @@ def merge(older: Ledger, newer: Ledger) -> Ledger:
     requests = _unique((*older.requests, *newer.requests))
     constraints = _unique((*older.constraints, *newer.constraints))
     attachments = _unique((*older.attachments, *newer.attachments))
+    running = (job for job in older.jobs if not job.id or job.id not in newer.ended)
     return Ledger(
         first_request=older.first_request or newer.first_request,
         latest_request=newer.latest_request or older.latest_request,
-        requests=_newest(requests, MOST_QUOTES),
-        constraints=_newest(constraints, MOST_QUOTES),
+        requests=requests[-MOST_QUOTES:],
+        constraints=constraints[-MOST_QUOTES:],
         pinned=_unique((*older.pinned, *newer.pinned)),
-        files=_newest(_merge_files(older.files, newer.files), MOST_FILES),
-        commands=_newest(_merge_commands(older.commands, newer.commands), MOST_COMMANDS),
-        errors=_newest(_merge_errors(older, newer), MOST_ERRORS),
+        files=_merge_facts(older.files, newer.files, lambda fact: fact.path, later_operation)[-MOST_FILES:],
+        commands=_merge_facts(older.commands, newer.commands, lambda fact: fact.command, later_run)[-MOST_COMMANDS:],
+        errors=_merge_errors(older, newer)[-MOST_ERRORS:],
         todos=older.todos if newer.todos is None else newer.todos,
-        decisions=_newest(_unique((*older.decisions, *newer.decisions)), MOST_ERRORS),
-        findings=_newest(_unique((*older.findings, *newer.findings)), MOST_COMMANDS),
+        decisions=_unique((*older.decisions, *newer.decisions))[-MOST_ERRORS:],
+        findings=_unique((*older.findings, *newer.findings))[-MOST_COMMANDS:],
         questions=newer.questions if answered else _unique((*older.questions, *newer.questions)),
-        reports=_newest(_unique((*older.reports, *newer.reports)), MOST_ERRORS),
-        narratives=_newest(_unique((*older.narratives, *newer.narratives)), MOST_NARRATIVES),
-        jobs=_newest(
-            _unique((*(job for job in older.jobs if not job.id or job.id not in newer.ended), *newer.jobs)),
-            MOST_COMMANDS,
-        ),
+        reports=_unique((*older.reports, *newer.reports))[-MOST_ERRORS:],
+        narratives=_unique((*older.narratives, *newer.narratives))[-MOST_NARRATIVES:],
+        jobs=_unique((*running, *newer.jobs))[-MOST_COMMANDS:],
         forgotten=_unique((*_dropped(requests), *_dropped(constraints), *_dropped(attachments))),
-        attachments=_newest(attachments, MOST_QUOTES),
+        attachments=attachments[-MOST_QUOTES:],
     )
 
 
 def _unique(quotes: Iterable[Fact]) -> tuple[Fact, ...]:
     return tuple(dict.fromkeys(quotes))
-
-
-def _newest(facts: tuple[Fact, ...], most: int) -> tuple[Fact, ...]:
-    return facts[-most:]
 
 
 def _dropped(quotes: tuple[Quote, ...]) -> tuple[str, ...]:
@@ -172,17 +166,12 @@ def later_run(before: CommandFact, fact: CommandFact) -> CommandFact:
     return CommandFact(fact.command, fact.handle, fact.exit_status, fact.outcome, before.runs + fact.runs)
 
 
-def _merge_files(older: tuple[FileFact, ...], newer: tuple[FileFact, ...]) -> tuple[FileFact, ...]:
-    merged = {fact.path: fact for fact in older}
+def _merge_facts(
+    older: tuple[Fact, ...], newer: tuple[Fact, ...], key: Callable[[Fact], str], later: Callable[[Fact, Fact], Fact]
+) -> tuple[Fact, ...]:
+    merged = {key(fact): fact for fact in older}
     for fact in newer:
-        note(merged, fact.path, fact, later_operation)
-    return tuple(merged.values())
-
-
-def _merge_commands(older: tuple[CommandFact, ...], newer: tuple[CommandFact, ...]) -> tuple[CommandFact, ...]:
-    merged = {fact.command: fact for fact in older}
-    for fact in newer:
-        note(merged, fact.command, fact, later_run)
+        note(merged, key(fact), fact, later)
     return tuple(merged.values())
 
 

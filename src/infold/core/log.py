@@ -157,10 +157,13 @@ def request_answered_by(message: Message, message_index: MessageIndex) -> UserMe
 def checkpoint_from_foreign(request: UserMessage, summary: Message, message_index: MessageIndex) -> Checkpoint:
     """Return the checkpoint that a foreign compaction request and its summary amount to."""
     assert isinstance(summary, AssistantMessage)
+    # The tail begins as the request says, or at the next legal cut; without a tail, with what followed the request.
+    index = message_index.ids.get(tail_start_id(request) or request.id)
+    cuttable = (logged.sequence for logged in message_index.items[index:] if logged.cuttable)
     return Checkpoint(
         text=text_of(summary),
         narrative=text_of(summary),
-        first_kept=_foreign_first_kept(tail_start_id(request) or request.id, message_index),
+        first_kept=None if index is None else next(cuttable, None),
         reason="import",
         request=request,
         summary=summary,
@@ -171,17 +174,6 @@ def checkpoint_from_foreign(request: UserMessage, summary: Message, message_inde
 def tail_start_id(request: UserMessage) -> MessageId | None:
     """Return where the tail begins that a request asked to keep, if it asked for one."""
     return next((part.first_kept_id for part in request.parts if isinstance(part, CompactionPart)), None)
-
-
-def _foreign_first_kept(wanted: MessageId, message_index: MessageIndex) -> int | None:
-    """Return where a foreign compaction's tail begins: as it says, or at the next legal cut.
-
-    Without a tail, it begins with what was said while the summary was written.
-    """
-    index = message_index.ids.get(wanted)
-    if index is None:
-        return None
-    return next((logged.sequence for logged in message_index.items[index:] if logged.cuttable), None)
 
 
 class UsageBaseline(Struct, frozen=True):
@@ -267,11 +259,8 @@ def _learn(log: "Log", usage: Usage) -> Calibration:
         return log.calibration
     added = log.size.minus(baseline.size).plus(baseline.reply_size)
     grown = usage.prompt - baseline.usage.prompt
-    return (
-        log.calibration.learn(added, grown)
-        if is_plausible_count(grown, added, log.rendering.least)
-        else log.calibration
-    )
+    is_plausible = is_plausible_count(grown, added, log.rendering.least)
+    return log.calibration.learn(added, grown) if is_plausible else log.calibration
 
 
 def fold_head(log: "Log", checkpoint: Checkpoint) -> "Log":
@@ -326,16 +315,10 @@ def _kept_by(log: "Log", checkpoint: Checkpoint) -> list[LoggedMessage]:
         raise UnknownReference("message numbered", str(checkpoint.first_kept), remedy=remedy)
     if not log.live[index].cuttable:
         raise IllegalCut(checkpoint.first_kept, log.live[index].message.id)
-    return [
-        _first_kept(logged) if n == 0 else logged for n, logged in enumerate(log.live[index:]) if not logged.is_business
-    ]
-
-
-def _first_kept(logged: LoggedMessage) -> LoggedMessage:
-    """Return the first kept message, without the unanswered calls before it."""
-    if logged.added_size == NO_SIZE:
-        return logged
-    return replace(logged, size=logged.size.minus(logged.added_size), added_size=NO_SIZE)
+    first, *others = log.live[index:]
+    if first.added_size != NO_SIZE:  # the unanswered calls before it are folded
+        first = replace(first, size=first.size.minus(first.added_size), added_size=NO_SIZE)
+    return [first, *(logged for logged in others if not logged.is_business)]
 
 
 def recompute_sums(log: "Log") -> "Log":
@@ -476,7 +459,7 @@ class Log(Struct, frozen=True, eq=False):
     `has_news`: something was added since the newest checkpoint. `is_rejected`: a provider refused the request and
     nothing was hidden or folded since. `limits` are learned from rejections. `carried` are calls of the folded head
     that may still be answered. `thinking_from`: sealed reasoning of messages numbered below it was created after other
-    messages than the view has now. `spine`, `length` and `version` implement storage shared between logs of one line;
+    messages than the view has now. `message_index`, `length` and `version` implement storage shared between logs of one line;
     read `live` instead.
     """
 
@@ -510,6 +493,11 @@ class Log(Struct, frozen=True, eq=False):
     length: int = 0
     message_index: MessageIndex = MessageIndex()
     version: int = -1
+
+    @property
+    def folded(self) -> int:
+        """How many of the caller's messages the newest checkpoint and those before it folded."""
+        return 0 if self.checkpoint is None else self.checkpoint.folded
 
     @property
     def reported(self) -> UsageBaseline | None:
@@ -582,14 +570,9 @@ class Log(Struct, frozen=True, eq=False):
 
     def index_of(self, sequence: int) -> int | None:
         """Return the index in `live` of the message of that number, or `None`."""
-        low, high, items = 0, self.length, self.message_index.items
-        while low < high:
-            middle = (low + high) // 2
-            if items[middle].sequence < sequence:
-                low = middle + 1
-            else:
-                high = middle
-        return low if low < self.length and items[low].sequence == sequence else None
+        items = self.message_index.items
+        index = bisect_left(items, sequence, hi=self.length, key=lambda logged: logged.sequence)
+        return index if index < self.length and items[index].sequence == sequence else None
 
     @property
     def media_bytes(self) -> int:
@@ -608,8 +591,8 @@ class Log(Struct, frozen=True, eq=False):
 
     def measured_of(self, logged: LoggedMessage) -> int:
         """Return the measure of a live message as shown, in the unit of the session's estimate rule."""
-        left_out = self.left_out_of(logged)
-        return self._measured(logged) if left_out is None else self._measured(logged) - measures_of(logged, left_out)
+        left_out, measured = self.left_out_of(logged), self._measured(logged)
+        return measured if left_out is None else measured - measures_of(logged, left_out)
 
     def cleaned_measure_of(self, logged: LoggedMessage) -> int:
         """Return the measure of a live message without its reasoning."""

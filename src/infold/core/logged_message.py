@@ -1,6 +1,6 @@
 """A message as the log holds it: its sizes, what may be done with it, and how it looks with parts hidden.
 
-The message itself never changes. An `Altered` is kept with it until the entries that hid its parts are undone. Calls
+The message itself never changes. A `ShownMessage` is kept with it until the entries that hid its parts are undone. Calls
 without a result are answered by a synthetic one, late results become text.
 """
 
@@ -252,15 +252,18 @@ def measure_for_log(
 ) -> LoggedStep:
     """Measure a message and match it with earlier calls; raise `OrphanResult` for a result whose call is not open."""
     calls, results = calls_of(message), results_of(message)
-    _check_calls(calls)
-    _check_results(message, results, is_unanswered)
+    _check_pairs(message, calls, results, is_unanswered)
     measures = measure_message(message, rule)
     in_tokens = token_ruler(rule)
     tokens = measures if in_tokens == rule else measure_message(message, in_tokens)
     signed = is_signed(message)
     bound = run.sealed and not signed and isinstance(message, AssistantMessage)
-    late = _late_positions(message, run) if results else ()
-    business = _is_business(message)
+    late = tuple(
+        position
+        for position, part in enumerate(message.parts)
+        if isinstance(part, ToolResultPart) and part.call_id not in run.step
+    )
+    business = is_compaction_request(message) or (isinstance(message, AssistantMessage) and message.summary)
     closes = not (results or business or isinstance(message, SystemMessage | ToolMessage))
     left_open = sum(map(is_unanswered, run.step)) if closes else 0
     added_size = _added_size(message, late, left_open, rule) if late or left_open else NO_SIZE
@@ -340,15 +343,17 @@ def is_sealed_reasoning(part: Part) -> bool:
     return isinstance(part, ReasoningPart) and part.provider_data != ""
 
 
-def _check_calls(calls: Iterable[ToolCallPart]) -> None:
-    seen: set[str] = set()
+def _check_pairs(
+    message: Message,
+    calls: Iterable[ToolCallPart],
+    results: Iterable[ToolResultPart],
+    is_unanswered: Callable[[str], bool],
+) -> None:
+    called: set[str] = set()
     for call in calls:
-        if call.call_id in seen:
+        if call.call_id in called:
             raise DuplicateId("tool call", call.call_id)
-        seen.add(call.call_id)
-
-
-def _check_results(message: Message, results: Iterable[ToolResultPart], is_unanswered: Callable[[str], bool]) -> None:
+        called.add(call.call_id)
     seen: set[str] = set()
     for result in results:
         if result.call_id in seen:
@@ -356,14 +361,6 @@ def _check_results(message: Message, results: Iterable[ToolResultPart], is_unans
         if not is_unanswered(result.call_id):
             raise OrphanResult(result.call_id, message_id=message.id, problem="which no earlier message leaves open")
         seen.add(result.call_id)
-
-
-def _late_positions(message: Message, run: StepState) -> tuple[int, ...]:
-    return tuple(
-        position
-        for position, part in enumerate(message.parts)
-        if isinstance(part, ToolResultPart) and part.call_id not in run.step
-    )
 
 
 def _prunable_positions(message: Message, *, sealed: bool, late: tuple[int, ...]) -> tuple[int, ...]:
@@ -376,10 +373,6 @@ def _prunable_positions(message: Message, *, sealed: bool, late: tuple[int, ...]
         and is_prunable(parts[position])
         and not (sealed and isinstance(parts[position], ToolCallPart))
     )
-
-
-def _is_business(message: Message) -> bool:
-    return is_compaction_request(message) or (isinstance(message, AssistantMessage) and message.summary)
 
 
 def _is_sendable(part: Part) -> bool:

@@ -48,14 +48,13 @@ class Usage(Struct, frozen=True, omit_defaults=True):
         """Return the sum of both; `total` only if both have one."""
         if other is None:
             return self
-        totals = (self.total, other.total)
         return Usage(
             self.input + other.input,
             self.output + other.output,
             self.reasoning + other.reasoning,
             self.cache_read + other.cache_read,
             self.cache_write + other.cache_write,
-            None if None in totals else sum(total or 0 for total in totals),
+            None if self.total is None or other.total is None else self.total + other.total,
         )
 
     @property
@@ -279,15 +278,10 @@ def is_compaction_request(message: Message) -> bool:
 
 def is_genuine_user(message: Message) -> bool:
     """Return whether a person wrote this: role user, with words or media that no program added."""
-    return isinstance(message, UserMessage) and has_own_text(message.parts)
-
-
-def has_own_text(parts: tuple[Part, ...]) -> bool:
-    """Return whether any of these parts is a person's own text or medium."""
-    return any(
+    return isinstance(message, UserMessage) and any(
         isinstance(part, FilePart)
         or (isinstance(part, TextPart) and is_attached_or_own(part) and not part.ignored and bool(part.text.strip()))
-        for part in parts
+        for part in message.parts
     )
 
 
@@ -362,16 +356,13 @@ def has_ids(messages: Iterable[Message]) -> bool:
 
 
 def _join(message: Message, pieces: Iterable[bytes]) -> str:
-    return _hash(_SEPARATOR.join((_role(message), *filter(None, pieces))))
+    # Results come from the user at one provider and from a tool at another.
+    role = "user" if isinstance(message, UserMessage | ToolMessage) else type(message).__name__
+    return _hash(_SEPARATOR.join((role.encode(), *filter(None, pieces))))
 
 
 def _hash(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=16).hexdigest()
-
-
-def _role(message: Message) -> bytes:
-    """Results come from the user at one provider and from a tool at another."""
-    return b"user" if isinstance(message, UserMessage | ToolMessage) else type(message).__name__.encode()
 
 
 def _piece(part: Part) -> bytes:

@@ -219,19 +219,17 @@ def _own_reason(log: Log, inputs: PlanInputs, measured: Gauge) -> Reason | None:
         return "forced"
     if is_too_soon(log, inputs):
         return None
-    if _has_count(log, inputs) and is_overflow(measured.count_tokens, inputs.budget, policy):
+    # A report from before a checkpoint must not trigger another.
+    has_count = log.reported is not None if policy.compares_usage and inputs.reports_usage else log.has_news
+    if has_count and is_overflow(measured.count_tokens, inputs.budget, policy):
         return "trigger"
     return "price" if policy.priced and log.has_news and _saving(log, inputs) > 0 else None
 
 
 def _was_forced(log: Log, policy: Policy) -> bool:
     """Return whether a policy without a limit of attempts has just forced a compaction for this prompt."""
-    return (
-        policy.attempts is None
-        and log.attempts > 0
-        and log.checkpoint is not None
-        and log.checkpoint.reason == "forced"
-    )
+    forced = log.checkpoint is not None and log.checkpoint.reason == "forced"
+    return forced and policy.attempts is None and log.attempts > 0
 
 
 def _saving(log: Log, inputs: PlanInputs) -> float:
@@ -254,16 +252,11 @@ def _saving(log: Log, inputs: PlanInputs) -> float:
     return expected_saving(forecast, inputs.rates)
 
 
-def _has_count(log: Log, inputs: PlanInputs) -> bool:
-    """Return whether there is anything new to compare: a report from before a checkpoint must not trigger another."""
-    if inputs.policy.compares_usage and inputs.reports_usage:
-        return log.reported is not None
-    return log.has_news
-
-
 def _first_rung(log: Log, inputs: PlanInputs, measured: Gauge, reason: Reason) -> NextStep | None:
     """Return the gentlest step of the ladder that helps."""
-    excess = _excess(inputs, measured, reason)
+    excess = inputs.budget.excess_tokens(measured.upper_tokens)
+    if reason == "overflow":  # a refused request must become smaller whatever our own count is
+        excess = max(excess, int(LEAST_GAIN_SHARE * inputs.budget.usable_tokens))
     insists = reason == "forced" and inputs.policy.attempts is None and _ended_work(log)
     pruning = None if reason == "price" or insists else _prune_enough(log, inputs, measured, reason)
     gentle = pruning or _fold(log, inputs, reason, urgent=excess > 0, insists=insists)
@@ -276,13 +269,6 @@ def _ended_work(log: Log) -> bool:
     return isinstance(newest, AssistantMessage)
 
 
-def _excess(inputs: PlanInputs, measured: Gauge, reason: Reason) -> int:
-    """Return how much must go; a refused request must become smaller whatever our own count is."""
-    excess = inputs.budget.excess_tokens(measured.upper_tokens)
-    least = int(LEAST_GAIN_SHARE * inputs.budget.usable_tokens) if reason == "overflow" else 0
-    return max(excess, least)
-
-
 def _last_resort(log: Log, inputs: PlanInputs, excess: int, reason: Reason) -> NextStep | None:
     """Return the step that helps if the tail itself is too large, or the window became smaller than the checkpoint."""
     clips = inputs.policy.clip
@@ -290,13 +276,8 @@ def _last_resort(log: Log, inputs: PlanInputs, excess: int, reason: Reason) -> N
         _prune_anything(log, inputs, reason)
         or (_shorten(log, inputs, excess, reason) if clips else None)
         or _rewrite(log, inputs, reason)
-        or (_fold_everything(log, inputs, reason) if clips and _is_over(log, inputs) else None)
+        or (_fold_everything(log, inputs, reason) if clips else None)
     )
-
-
-def _is_over(log: Log, inputs: PlanInputs) -> bool:
-    """Return whether our own count is over the limit too: a refusal alone must not fold what a person has just said."""
-    return inputs.budget.excess_tokens(gauge(log, inputs).upper_tokens) > 0
 
 
 def _prune_enough(log: Log, inputs: PlanInputs, measured: Gauge, reason: Reason) -> Prune | None:
@@ -343,8 +324,13 @@ def _worth_folding(log: Log, cut: Cut, inputs: PlanInputs, reason: Reason, *, ur
 
 
 def _fold_everything(log: Log, inputs: PlanInputs, reason: Reason) -> Summarise | Fold | None:
-    """Keep no tail at all: the last resort if the newest step alone is too large, for example by its call arguments."""
-    return _worth_folding(log, Cut(len(log.live), None), inputs, reason, urgent=True) if log.live else None
+    """Keep no tail at all: the last resort if the newest step alone is too large, for example by its call arguments.
+
+    Only if our own count is over the limit too: a refusal alone must not fold what a person has just said.
+    """
+    if not log.live or not inputs.budget.excess_tokens(gauge(log, inputs).upper_tokens):
+        return None
+    return _worth_folding(log, Cut(len(log.live), None), inputs, reason, urgent=True)
 
 
 def _cut(log: Log, inputs: PlanInputs, *, halves: bool) -> Cut | None:

@@ -49,16 +49,23 @@ def plan_prune(log: Log, policy: PrunePolicy, *, usable_tokens: int, minimum_tok
 
 def _candidates(log: Log, policy: PrunePolicy) -> Iterator[tuple[LoggedMessage, int]]:
     """Yield what may be hidden, newest first: a message and the position of a part in it."""
-    newest = _newest_touchable(log, policy)
-    oldest = _oldest_touchable(log)
-    for index in reversed(indices_within(log.message_index.prunable, newest + 1)):
-        logged = log.message_index.items[index]
+    known = log.message_index
+    newest = log.length - 1
+    if policy.spare_turns:  # up to the message that begins the oldest spared turn
+        turns = indices_within(known.persons_turns if policy.genuine_turns else known.user_turns, log.length)
+        newest = turns[-policy.spare_turns] if len(turns) >= policy.spare_turns else -1
+    summaries = indices_within(known.summaries, log.length)
+    oldest = summaries[-1] + 1 if summaries else 0  # finished or not
+    for index in reversed(indices_within(known.prunable, newest + 1)):
+        logged = known.items[index]
         if index < oldest or logged.sequence < log.checkpoint_sequence:
             return
         hidden = log.altered.get(logged.sequence)
         for position in logged.prunable:
             part = logged.message.parts[position]
-            if not _is_wanted(part, policy):
+            if not isinstance(part, ToolCallPart | ToolResultPart) or part.tool in policy.protected_tools:
+                continue
+            if isinstance(part, ToolCallPart) and not policy.arguments:
                 continue
             if isinstance(part, ToolResultPart) and part.cleared:
                 return
@@ -74,25 +81,3 @@ def _shown_measure(log: Log, logged: LoggedMessage, position: int) -> int:
     if altered is None or position not in altered.hidden_by:
         return logged.measures[position]
     return measure_part(altered.message.parts[position], log.rendering.estimate)
-
-
-def _is_wanted(part: object, policy: PrunePolicy) -> bool:
-    if isinstance(part, ToolCallPart):
-        return policy.arguments and part.tool not in policy.protected_tools
-    return isinstance(part, ToolResultPart) and part.tool not in policy.protected_tools
-
-
-def _newest_touchable(log: Log, policy: PrunePolicy) -> int:
-    """Return the index of the message that begins the oldest spared turn; -1 if there is none."""
-    if policy.spare_turns == 0:
-        return log.length - 1
-    turns = indices_within(
-        log.message_index.persons_turns if policy.genuine_turns else log.message_index.user_turns, log.length
-    )
-    return turns[-policy.spare_turns] if len(turns) >= policy.spare_turns else -1
-
-
-def _oldest_touchable(log: Log) -> int:
-    """Return the index after the newest summary, finished or not."""
-    summaries = indices_within(log.message_index.summaries, log.length)
-    return summaries[-1] + 1 if summaries else 0

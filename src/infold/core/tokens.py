@@ -402,47 +402,30 @@ def size_of_parts(parts: tuple[Part, ...], measures: tuple[int, ...]) -> Size:
     """Return the size of parts by kind of content."""
     prose = material = wide = loose = 0
     for part, measured in zip(parts, measures, strict=True):
-        loose += _loose(part, measured)
+        content, is_material = "", True
         match part:
-            case ToolCallPart() | ToolResultPart() | FilePart():
-                if _is_wide(_content(part)):
-                    wide += measured
-                else:
-                    material += measured
-            case TextPart() | ReasoningPart() if _is_wide(part.text):
-                wide += measured
+            case ToolCallPart():
+                content = part.arguments
+                loose += CALL_OVERHEAD_TOKENS
+            case ToolResultPart():
+                content = part.output
+                loose += CALL_OVERHEAD_TOKENS + sum(file.tokens for file in part.files)
+            case FilePart():  # estimated high
+                loose += measured
+            case ReasoningPart():  # some providers leave old reasoning out
+                content, is_material = part.text, False
+                loose += measured
+            case TextPart():
+                content, is_material = part.text, False
             case _:
-                prose += measured
+                is_material = False
+        if not content.isascii() and remembered(content).is_wide:
+            wide += measured
+        elif is_material:
+            material += measured
+        else:
+            prose += measured
     return Size(prose, material, wide, loose)
-
-
-def _loose(part: Part, measured: int) -> int:
-    """Return how much of a part not every provider counts: old reasoning is omitted by some, media are estimated high."""
-    match part:
-        case ToolCallPart():
-            return CALL_OVERHEAD_TOKENS
-        case ToolResultPart():
-            return CALL_OVERHEAD_TOKENS + sum(file.tokens for file in part.files)
-        case ReasoningPart() | FilePart():
-            return measured
-        case _:
-            return 0
-
-
-def _content(part: ToolCallPart | ToolResultPart | FilePart) -> str:
-    match part:
-        case ToolCallPart():
-            return part.arguments
-        case ToolResultPart():
-            return part.output
-        case FilePart():
-            return ""
-        case _:
-            assert_never(part)
-
-
-def _is_wide(text: str) -> bool:
-    return not text.isascii() and remembered(text).is_wide
 
 
 def _utf16_units(text: str) -> int:

@@ -4,12 +4,12 @@ import pytest
 
 from infold.core.checkpoint_text import (
     changed_lines,
-    command_lines,
+    command_line,
     error_lines,
     excerpt_lines,
+    file_lines,
     quote_beginning,
     quote_verbatim,
-    read_lines,
     shared_folder,
 )
 from infold.core.ledger import CommandFact, ErrorFact, FileFact, Quote
@@ -60,14 +60,14 @@ def test_changed_files_are_listed_by_operation_where_room_is_short() -> None:
 
 def test_a_bare_name_is_never_left_of_a_path() -> None:
     """A file that lies in the shared folder itself keeps its whole path."""
-    assert read_lines(read("/srv/project/a.py", "/srv/project/src/b.py"), "/srv/project/") == (
+    assert file_lines("read", read("/srv/project/a.py", "/srv/project/src/b.py"), "/srv/project/") == (
         "- read: /srv/project/a.py, src/b.py",
     )
 
 
 def test_files_read_share_lines() -> None:
     """Six files stand on a line."""
-    lines = read_lines(read(*(f"src/{number}.py" for number in range(8))), "")
+    lines = file_lines("read", read(*(f"src/{number}.py" for number in range(8))), "")
 
     assert [line.count(".py") for line in lines] == [6, 2]
     assert all(line.startswith("- read: ") for line in lines)
@@ -77,7 +77,9 @@ def test_a_command_is_told_without_its_folder() -> None:
     """What a command begins by changing into is left out; how it ended is not."""
     commands = [CommandFact("cd /srv/project && make test", "1.0", 2, "3 failed"), CommandFact("cd /srv", "2.0")]
 
-    assert command_lines(commands, False) == ("- `make test` → exit 2 (3 failed)", "- `cd /srv`")
+    lines = [command_line(fact, recall=False) for fact in commands]
+
+    assert lines == ["- `make test` → exit 2 (3 failed)", "- `cd /srv`"]
 
 
 def test_an_error_tells_its_origin() -> None:

@@ -22,7 +22,6 @@ from infold.core.messages import (
     Usage,
     UserMessage,
     calls_of,
-    has_own_text,
     is_compaction_request,
     is_genuine_user,
     is_signed,
@@ -87,9 +86,9 @@ def test_a_person_is_told_from_a_program(message: Message, expected: bool) -> No
 
 def test_own_text_is_asked_of_parts() -> None:
     """B26: whether text is somebody's own is decided by its marks, never by what it says."""
-    assert has_own_text((TextPart("[Conversation Summary] …"),))
-    assert not has_own_text((TextPart("please go on", synthetic=True),))
-    assert not has_own_text(())
+    assert is_genuine_user(UserMessage(MessageId("m0"), (TextPart("[Conversation Summary] …"),)))
+    assert not is_genuine_user(UserMessage(MessageId("m0"), (TextPart("please go on", synthetic=True),)))
+    assert not is_genuine_user(UserMessage(MessageId("m0"), ()))
 
 
 def test_a_request_to_compact_is_known_by_its_part() -> None:
