@@ -5,6 +5,7 @@ whose next request can be answered. If another writer appends first, `StoreConfl
 and starts over; a summary that was already paid for is kept and used then.
 """
 
+from contextlib import suppress
 from typing import Literal, assert_never
 
 from msgspec import Struct
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 from infold.catalogue import Known, lookup
 from infold.core.compact import apply_step, checkpoint_for, compacted_event, entries_for
 from infold.core.cut import Cut, cut_before
-from infold.core.entries import Amendment, Checkpoint, Entry, MessageEntry, SummariserFailures, after_failure
+from infold.core.entries import Amendment, Checkpoint, Entry, MessageEntry, after_failure
 from infold.core.events import CompactionVetoed, Event, Exceeded, PreparationDiscarded, SummariserPaused
 from infold.core.gauge import Gauge, PlanInputs, estimated_tokens, gauge
 from infold.core.log import Log
@@ -204,8 +205,9 @@ class CompactionRun:
         """Return the step for a request that was left over: with its own reason, and without folding later messages."""
         if isinstance(step, Fits | Stuck):
             return step
-        if step.reason == "manual" and _is_automatic(self._log.pending):
-            step = replace(step, reason="trigger")
+        asked = () if self._log.pending is None else self._log.pending.parts
+        if step.reason == "manual" and any(isinstance(part, CompactionPart) and part.auto for part in asked):
+            step = replace(step, reason="trigger")  # a policy asked for it, not a person
         if isinstance(step, Fold | Summarise):
             step = replace(step, cut=_before_later_messages(self._log, step.cut))
         return step
@@ -226,7 +228,10 @@ class CompactionRun:
         if isinstance(guidance.decision, Veto):
             self._publish(CompactionVetoed(self._log.session_id, step.reason, guidance.decision.why, is_urgent))
             return _Skipped()
-        plan = self._plan(_with_chosen_cut(self._log, step, guidance), guidance.additions)
+        if isinstance(guidance.decision, KeepFrom):
+            chosen = cut_before(self._log, guidance.decision.sequence)
+            step = step if chosen is None else replace(step, cut=chosen)
+        plan = self._plan(step, guidance.additions)
         waits = is_urgent or not self._settings.defers or step.reason in ("manual", "forced")
         source = self._ready_summary(plan, guidance, wait=waits)
         if source.summary is not None:
@@ -235,8 +240,10 @@ class CompactionRun:
             return self._commit(source, NO_SUMMARY, guidance)
         if not waits:
             return _Skipped(plan)
-        if self._would_grow(plan):
-            return _Skipped()
+        if step.reason == "manual" and plan.inputs.policy.summary.ledger:  # no model is asked if no text can help
+            checkpoint, _ = checkpoint_for(self._log, plan.step, plan.inputs, now_ms=self._request.now_ms)
+            if _gains_nothing(checkpoint):
+                return _Skipped()
         return self._ask_under_lock(source, guidance, insists=is_urgent or step.reason == "manual")
 
     def _plan(self, step: Summarise | Fold, additions: Additions) -> SummaryPlan:
@@ -285,13 +292,6 @@ class CompactionRun:
             return _Source(plan)
         step = replace(plan.step, cut=cut_with(prepared, plan.step, log, plan.inputs))
         return _Source(replace(plan, step=step), prepared.summary, ahead=not prepared.is_leftover)
-
-    def _would_grow(self, plan: SummaryPlan) -> bool:
-        """Return whether a manual fold makes the view no smaller, whatever a model writes: then none is asked."""
-        if plan.step.reason != "manual" or not plan.inputs.policy.summary.ledger:
-            return False
-        checkpoint, _ = checkpoint_for(self._log, plan.step, plan.inputs, now_ms=self._request.now_ms)
-        return _gains_nothing(checkpoint)
 
     def _ask_under_lock(self, source: _Source, guidance: _Guidance, *, insists: bool) -> _Skipped | None:
         """Ask the model while no other process does, so that no two pay for the same summary.
@@ -364,8 +364,11 @@ class CompactionRun:
         except StoreConflict:
             self._keep(source, summary)
             raise
-        paused = _paused_event(checkpoint, summary, log)
-        self._publish(compacted_event(log, checkpoint, inputs), *summary.events, *paused, *stubbed)
+        self._publish(compacted_event(log, checkpoint, inputs), *summary.events)
+        if summary.is_failure and checkpoint.failing is not None:
+            seconds = (checkpoint.failing.until_ms - now_ms) // 1_000
+            self._publish(SummariserPaused(log.session_id, checkpoint.failing.times, seconds))
+        self._publish(*stubbed)
         if self._hooks is not None:
             self._hooks.compacted(log.session_id, checkpoint)
         return None
@@ -382,15 +385,8 @@ class CompactionRun:
         newest = log.live[-1] if log.live else None
         if newest is None or log.pending is None or newest.message is not log.pending:
             return
-        try:
+        with suppress(StoreConflict):
             self._writer.append(Amendment(newest.sequence))
-        except StoreConflict:
-            return
-
-
-def _is_automatic(request: UserMessage | None) -> bool:
-    """Return whether a request was made by a policy and not by a person."""
-    return request is not None and any(isinstance(part, CompactionPart) and part.auto for part in request.parts)
 
 
 def _before_later_messages(log: Log, cut: Cut) -> Cut:
@@ -398,14 +394,6 @@ def _before_later_messages(log: Log, cut: Cut) -> Cut:
     requested = next((n for n, placed in enumerate(log.live) if placed.message is log.pending), log.length)
     later = next((n for n in range(requested + 1, log.length) if log.live[n].cuttable), log.length)
     return cut if cut.index <= later else Cut.at(log, later)
-
-
-def _with_chosen_cut(log: Log, step: Summarise | Fold, guidance: _Guidance) -> Summarise | Fold:
-    """Return the step with the cut that a plugin chose, if that folds anything at all."""
-    if not isinstance(guidance.decision, KeepFrom):
-        return step
-    cut = cut_before(log, guidance.decision.sequence)
-    return step if cut is None else replace(step, cut=cut)
 
 
 def _request_message(log: Log, plan: SummaryPlan, now_ms: int) -> UserMessage:
@@ -438,6 +426,10 @@ def _with_summary(
     """Return the checkpoint with what is known of its summary; a document's shape has the summary as a message."""
     policy = inputs.policy.summary
     is_code_fold = summary.is_failure and policy.fallback == "stop"
+    failing = None if log.checkpoint is None else log.checkpoint.failing
+    if summary.is_asked:  # a fold without a summary does not change how long the summariser rests
+        wait_ms = round(summary.wait_seconds * 1_000)
+        failing = after_failure(failing, checkpoint.created_ms or 0, wait_ms) if summary.is_failure else None
     return replace(
         checkpoint,
         summary=_summary_message(checkpoint, summary) if policy.shape != "marked" and summary.text else None,
@@ -446,25 +438,9 @@ def _with_summary(
         cost=summary.cost,
         duration_ms=summary.duration_ms,
         ahead=ahead,
-        failing=_failing(log, summary, checkpoint.created_ms or 0),
+        failing=failing,
         safety=(*(("code-fold",) if is_code_fold else ()), *(("flattened",) if summary.flattened else ())),
     )
-
-
-def _failing(log: Log, summary: JudgedSummary, now_ms: int) -> SummariserFailures | None:
-    """Return for how long the summariser rests; a fold without a summary changes nothing in that."""
-    before = None if log.checkpoint is None else log.checkpoint.failing
-    if not summary.is_asked:
-        return before
-    return after_failure(before, now_ms, round(summary.wait_seconds * 1_000)) if summary.is_failure else None
-
-
-def _paused_event(checkpoint: Checkpoint, summary: JudgedSummary, log: Log) -> tuple[SummariserPaused, ...]:
-    failing = checkpoint.failing
-    if failing is None or not summary.is_failure:
-        return ()
-    seconds = (failing.until_ms - (checkpoint.created_ms or 0)) // 1_000
-    return (SummariserPaused(log.session_id, failing.times, seconds),)
 
 
 def _summary_message(checkpoint: Checkpoint, summary: JudgedSummary) -> AssistantMessage:
@@ -515,11 +491,10 @@ def preview(log: Log, inputs: PlanInputs, up_to: int | None) -> Preview:
     """
     check_up_to(log, up_to)
     inputs = replace(inputs, summariser=False)
-    cut = None if up_to is None else cut_before(log, up_to)
     step: NextStep | None = None
     if up_to is None:
         step = next_step(log, inputs)
-    elif cut is not None:
+    elif (cut := cut_before(log, up_to)) is not None:
         step = fold_at(log, cut, inputs, "manual")
     if not isinstance(step, Prune | Shorten | Fold):
         raise UsageError("there is nothing to fold; record some messages first, or name a later one")

@@ -115,20 +115,17 @@ class RequestContext:
     def _complete_reply(self, message: Message) -> Message:
         if not isinstance(message, AssistantMessage) or message.usage is None:
             return message
-        model = self._settings.model
+        model, most = self._settings.model, (self.extras or NO_EXTRAS).output_tokens
+        # Compacting makes no room for a reply that is longer than the caller asked for.
+        is_own_limit = 0 < most <= message.usage.output + message.usage.reasoning
         return replace(
             message,
             model=message.model or (ModelRef("", model) if model else None),
             cost=cost_of(model, message.usage) if model else 0.0,
             overhead=None if self.extras is None else self._overhead(self.extras),
             window_tokens=self._settings.window.context_tokens,
-            finish="other" if self._reached_own_limit(message) else message.finish,
+            finish="other" if message.finish == "length" and is_own_limit else message.finish,
         )
-
-    def _reached_own_limit(self, reply: AssistantMessage) -> bool:
-        """Return whether a reply ended at the length the caller asked for; compacting makes no room for more."""
-        most, usage = (self.extras or NO_EXTRAS).output_tokens, reply.usage
-        return reply.finish == "length" and usage is not None and 0 < most <= usage.output + usage.reasoning
 
     def _is_paused(self, log: Log) -> bool:
         """Return whether the summariser rests after failures; derived from the log, so that all processes agree."""

@@ -7,6 +7,7 @@ a growing one keeps its prefix between them. The caller's list and objects are n
 import os
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -23,12 +24,12 @@ from infold.core.plan import Stuck
 from infold.core.policy import Policy
 from infold.core.tokens import measure
 from infold.core.view import view
+from infold.formats.codec import Decoded
 from infold.formats.harness_text import mark_foreign, marks_of
-from infold.formats.registry import WireFormat, detect, format_named
 from infold.session.context import window_exceeded
 from infold.session.counting import count_overhead, extra_text, split_preamble
 from infold.session.report import Report
-from infold.session.settings import check_settings, resolve_policy, resolve_settings
+from infold.session.settings import ResolvedSettings, check_settings, resolve_policy, resolve_settings, wire_format
 
 
 class Fitted(NamedTuple):
@@ -71,7 +72,7 @@ def fit(
     check_settings(model, window, policy)
     environ = os.environ if environ is None else environ
     policy = resolve_policy(policy, environ)
-    wire = _wire_format(messages, format)
+    wire = wire_format(messages, format)
     decoded = wire.decode(messages)
     decoded = replace(decoded, messages=mark_foreign(decoded.messages, marks_of((policy,))))
     settings = resolve_settings(
@@ -84,8 +85,14 @@ def fit(
         overrides=overrides,
         exact=exact and policy.estimate == "features",  # a document with a rule of its own is not counted exactly
     )
+    report = _compact(decoded, settings, system, tools)
+    return Fitted(wire.encode(report.sent, decoded), report)
+
+
+def _compact(decoded: Decoded, settings: ResolvedSettings, system: object, tools: object) -> Report:
+    """Play the messages as a session would have lived them, compact what is left, and report what was done."""
     preamble, history = split_preamble(decoded.messages)
-    counting = settings.counting
+    policy, counting = settings.policy, settings.counting
     inputs = PlanInputs(
         policy,
         budget_for(settings.window, policy),
@@ -99,10 +106,9 @@ def fit(
     compaction = compact(played.log, inputs)
     if isinstance(compaction.final, Stuck):
         raise window_exceeded(compaction.final)
-    sent = (*preamble, *view(compaction.log, policy.summary, brought=True))
     extras = {name: value for name, value in (("system", system), ("tools", tools)) if value}
-    report = Report(
-        format=wire.name,
+    return Report(
+        format=decoded.format,
         policy=policy.name,
         budget=inputs.budget,
         tokens_after=estimated_tokens(compaction.log, inputs),
@@ -112,18 +118,11 @@ def fit(
         events=(*played.events, *compaction.events),
         model=settings.known,
         history=decoded.messages,
-        sent=sent,
+        sent=(*preamble, *view(compaction.log, policy.summary, brought=True)),
         sequences=(*(-1 for _ in preamble), *played.sequences),
         items=tuple(len(sources) for sources in decoded.sources),
         beside={name: measure(extra_text(value), counting.ruler) for name, value in extras.items()},
     )
-    return Fitted(wire.encode(sent, decoded), report)
-
-
-def _wire_format(messages: Sequence[object], name: str | None) -> WireFormat:
-    if name is not None:
-        return format_named(name)
-    return detect(messages) if messages else format_named("openai-chat")
 
 
 class FitCache:
@@ -135,53 +134,40 @@ class FitCache:
 
     def __init__(self, most: int = 16) -> None:
         self.most = most
-        self._known: OrderedDict[Hashable, _Played] = OrderedDict()
+        self._known: OrderedDict[tuple[int, int], _Played] = OrderedDict()
 
     def play(self, history: tuple[Message, ...], inputs: PlanInputs, rendering: Rendering) -> Simulation:
         """Play a history, from where the longest known beginning of it ended."""
         conditions = (inputs, rendering)
-        chain = _chain(history, conditions)
-        known = self._take(chain, history, conditions)
-        begun = Simulation(Log(SessionId("fit"), rendering)) if known is None else known.rehearsal
+        digests = _chain(history, conditions)
+        begun = self._take(digests, history, conditions) or Simulation(Log(SessionId("fit"), rendering))
         played = advance(begun, history[len(begun.sequences) :], inputs)
-        self._known[chain[-1]] = _Played(history, conditions, played)
+        self._known[len(history), digests[-1]] = _Played(history, conditions, played)
         while len(self._known) > self.most:
             self._known.popitem(last=False)
         return played
 
     def _take(
-        self, chain: Sequence[Hashable], history: tuple[Message, ...], conditions: tuple[PlanInputs, Rendering]
-    ) -> "_Played | None":
-        for length in range(len(chain) - 1, 0, -1):
-            known = self._known.pop(chain[length], None)
+        self, digests: Sequence[int], history: tuple[Message, ...], conditions: tuple[PlanInputs, Rendering]
+    ) -> Simulation | None:
+        for length in range(len(history), 0, -1):
+            known = self._known.pop((length, digests[length]), None)
             if known is not None and known.history == history[:length] and known.conditions == conditions:
-                return known
+                return known.simulation
         return None
 
 
 class _Played(Struct, frozen=True):
-    """A history under its conditions, and its simulation: a fingerprint finds it, only equality makes it the one wanted."""
+    """A history under its conditions, and its simulation: a hash finds it, only equality makes it the one wanted."""
 
     history: tuple[Message, ...]
     conditions: tuple[PlanInputs, Rendering]
-    rehearsal: Simulation
+    simulation: Simulation
 
 
-class _Link(Struct, frozen=True):
-    """A history's fingerprint: its length, and a hash over its messages and their conditions."""
-
-    length: int
-    digest: int
-
-
-def _chain(history: Sequence[Message], beginning: Hashable) -> list[Hashable]:
-    """Return the fingerprint of each beginning of a history; a text that was hashed before costs nothing."""
-    digest = hash(beginning)
-    links: list[Hashable] = [_Link(0, digest)]
-    for number, message in enumerate(history, start=1):
-        digest = hash((digest, message))
-        links.append(_Link(number, digest))
-    return links
+def _chain(history: Sequence[Message], conditions: Hashable) -> list[int]:
+    """Return a hash of each beginning of a history; a text that was hashed before costs nothing."""
+    return list(accumulate(history, lambda digest, message: hash((digest, message)), initial=hash(conditions)))
 
 
 _CACHE = FitCache()

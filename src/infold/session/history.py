@@ -66,8 +66,7 @@ def decode_history(wire: WireFormat, items: Sequence[object]) -> DecodedHistory:
 class HistoryMatch(Struct, frozen=True):
     """A whole list compared with a session: its decoding, what of it is new, and what it takes back.
 
-    `known` counts its messages that the session has. `amended` is the sequence of the first message that is no longer there;
-    `turns_back`, how many turns of a person go with it.
+    `known` counts its messages that the session has. `amended` is the sequence of the first message that is no longer there.
     """
 
     preamble: Decoded
@@ -76,7 +75,6 @@ class HistoryMatch(Struct, frozen=True):
     new: tuple[Message, ...]
     known: int
     amended: int | None = None
-    turns_back: int = 0
 
 
 class History:
@@ -101,7 +99,7 @@ class History:
 
     def reset(self) -> None:
         """Start over after the session was read from its store; of a list that comes in pieces, keep what is stored."""
-        self.decoded = self._nothing if self.is_whole else _first(self.decoded, self._stored)
+        self.decoded = self._nothing if self.is_whole else _part(self.decoded, slice(self._stored))
         self._stored = len(self.decoded.messages)
         self.pairing = self._brought = None
 
@@ -109,7 +107,7 @@ class History:
         """Compare a whole list with the session; raise `HistoryChanged` if it belongs to another. Nothing is adopted yet."""
         given, listed = (items, items.items) if isinstance(items, DecodedHistory) else (None, items)
         if given is not None and given.decoded.format == self.wire.name:
-            preamble, count = given.preamble, _count_sources(given.preamble)
+            preamble, count = given.preamble, sum(map(len, given.preamble.sources))
         else:
             given = None
             require_list(self.wire.name, listed)
@@ -200,7 +198,7 @@ class History:
             return None
         known = [source for sources in brought.decoded.sources for source in sources]
         count = len(brought.decoded.messages)
-        live_from = count - _folded(log)
+        live_from = count - log.folded
         if not known or live_from < 0 or not _begins_with(items, known):
             return None
         recorded = _callers(log)[live_from:]
@@ -208,7 +206,7 @@ class History:
             pairing = brought.pairing.copy()
             later = self._decode(items[len(known) :], count, pairing)
         else:
-            pairing, later = given.pairing, _from(given.decoded, count)
+            pairing, later = given.pairing, _part(given.decoded, slice(count, None))
             later = replace(later, messages=mark_foreign(later.messages, self._marks))
         if _common(later.messages, recorded) < len(recorded):
             return None
@@ -242,7 +240,6 @@ class History:
             new,
             start + same,
             gone[0].sequence if gone else None,
-            sum(placed.is_persons for placed in gone),
         )
 
     def _still_shown(self, log: Log) -> Decoded:
@@ -342,16 +339,8 @@ def _wire_ids(message: Message) -> list[str]:
 # Parts of a match.
 
 
-def _count_sources(decoded: Decoded) -> int:
-    return sum(map(len, decoded.sources))
-
-
-def _first(decoded: Decoded, count: int) -> Decoded:
-    return replace(decoded, messages=decoded.messages[:count], sources=decoded.sources[:count])
-
-
-def _from(decoded: Decoded, count: int) -> Decoded:
-    return replace(decoded, messages=decoded.messages[count:], sources=decoded.sources[count:])
+def _part(decoded: Decoded, kept: slice) -> Decoded:
+    return replace(decoded, messages=decoded.messages[kept], sources=decoded.sources[kept])
 
 
 def _callers(log: Log) -> list[LoggedMessage]:
@@ -366,11 +355,7 @@ def _position(log: Log) -> int:
     """
     newest = next((placed.message.id for placed in reversed(log.live) if not placed.is_own), "")
     number = int(newest[1:]) + 1 if _NUMBERED.fullmatch(newest) else 0
-    return max(number, _folded(log) + log.length - len(indices_within(log.message_index.own, log.length)))
-
-
-def _folded(log: Log) -> int:
-    return 0 if log.checkpoint is None else log.checkpoint.folded
+    return max(number, log.folded + log.length - len(indices_within(log.message_index.own, log.length)))
 
 
 def _unanswered(log: Log) -> dict[str, str]:
@@ -409,14 +394,12 @@ def _with_recorded_usage(messages: Sequence[Message], gone: Sequence[LoggedMessa
     """Give a reply that the client rewrote the usage that was recorded with the original."""
     pairs = zip(messages, gone, strict=False)
     rewritten = list(takewhile(lambda pair: is_rewritten(pair[1].message, pair[0]), pairs))
-    kept = (_copy_usage(message, placed.message) for message, placed in rewritten)
+    kept = (
+        replace(message, usage=placed.message.usage, finish=placed.message.finish)
+        for message, placed in rewritten
+        if isinstance(message, AssistantMessage) and isinstance(placed.message, AssistantMessage)
+    )
     return (*kept, *messages[len(rewritten) :])
-
-
-def _copy_usage(message: Message, recorded: Message) -> Message:
-    assert isinstance(message, AssistantMessage)
-    assert isinstance(recorded, AssistantMessage)
-    return replace(message, usage=recorded.usage, finish=recorded.finish)
 
 
 def _regroup(sources: Sequence[Sequence[object]], items: Sequence[object]) -> tuple[tuple[object, ...], ...]:

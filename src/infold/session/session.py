@@ -31,7 +31,6 @@ from infold.core.view import answered_as_interrupted
 from infold.errors import HistoryChanged, UsageError, WindowExceeded, kind_of
 from infold.formats.harness_text import marks_of
 from infold.formats.overflow import Overflow
-from infold.formats.registry import WireFormat, detect, format_named
 from infold.observers.bus import Bus
 from infold.plugins.runner import PluginHooks
 from infold.ports import FullStore, MediaStore, SessionKey, Summariser
@@ -55,7 +54,7 @@ from infold.session.history import (
 )
 from infold.session.media import Medium, digests_in, take_media, with_media
 from infold.session.recall import files_at, recall, recall_media
-from infold.session.settings import SessionSettings, check_store, require_int, require_str
+from infold.session.settings import SessionSettings, check_store, require_int, require_str, wire_format
 from infold.session.summariser import Callbacks, check_not_summarising, check_sync, overflow_from_error, summarising_for
 from infold.session.summary import (
     PreparedSummary,
@@ -661,7 +660,10 @@ class Session:
 
     def _new_history(self, messages: Sequence[object] | DecodedHistory) -> History:
         """Return a reader in the named format or that of the messages; it knows the marks that the policy leaves in a list."""
-        return History(_format_of(messages, self._settings.format), marks_of((self._settings.policy,)))
+        name, items = self._settings.format or None, messages
+        if isinstance(items, DecodedHistory):
+            name, items = name or items.decoded.format, ()
+        return History(wire_format(items, name), marks_of((self._settings.policy,)))
 
     def _reset_history(self) -> None:
         if self._history is not None:
@@ -675,11 +677,3 @@ def _restoration(log: Log, number: int) -> Restoration:
             "a clipping or the newest compaction"
         )
     return Restoration(number)
-
-
-def _format_of(messages: Sequence[object] | DecodedHistory, name: str | None) -> WireFormat:
-    if name:
-        return format_named(name)
-    if isinstance(messages, DecodedHistory):
-        return format_named(messages.decoded.format)
-    return detect(messages) if messages else format_named("openai-chat")

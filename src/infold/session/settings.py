@@ -15,6 +15,7 @@ from infold.core.gauge import Rates
 from infold.core.logged_message import Rendering
 from infold.core.policy import Policy, apply_switches, preset
 from infold.errors import UsageError, kind_of
+from infold.formats.registry import WireFormat, detect, format_named
 from infold.ports import AsyncSummariser, FullStore, Summariser
 from infold.session.counting import Counting, counting_for, least_for
 
@@ -194,6 +195,13 @@ def is_thinking_bound(model: str | None, known: Lookup | None, stated: bool | No
     if stated is not None or model is None:
         return bool(stated)
     return binds_thinking(model) or (known is not None and binds_thinking(known.entry.name))
+
+
+def wire_format(messages: Sequence[object], name: str | None) -> WireFormat:
+    """Return the named format, or that of the messages; OpenAI Chat if there are none."""
+    if name is None and messages:
+        return detect(messages)
+    return format_named("openai-chat" if name is None else name)
 
 
 # Checks of what callers pass.

@@ -223,13 +223,11 @@ class Gathering:
 
 def as_told(output: object) -> ModelAnswer:
     """Return a summariser's output with its text cleaned, so that it can be counted and stored."""
-    if not isinstance(output, str | Answer | ModelAnswer):
+    if isinstance(output, str):
+        output = Answer(output)
+    told = ModelAnswer(output) if isinstance(output, Answer) else output
+    if not isinstance(told, ModelAnswer):
         raise _not_text(output)
-    told = (
-        output
-        if isinstance(output, ModelAnswer)
-        else ModelAnswer(Answer(output) if isinstance(output, str) else output)
-    )
     answer = told.answer
     if not isinstance(answer, Answer) or not isinstance(answer.text, str):
         raise _not_text(answer.text if isinstance(answer, Answer) else answer)
