@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
-import msgspec
 from msgspec.structs import replace
 
 from infold.core.ledger import (
@@ -35,6 +34,7 @@ from infold.core.messages import (
     ToolResultPart,
     UserMessage,
     calls_of,
+    decode_arguments,
     media_label,
     quote_document,
 )
@@ -328,10 +328,7 @@ _ERROR = re.compile(
 
 def arguments_of(call: ToolCallPart) -> Arguments:
     """Return a call's arguments as a mapping; empty if they are not a JSON object."""
-    try:
-        decoded = msgspec.json.decode(call.arguments.encode("utf-8", "replace"))
-    except (msgspec.DecodeError, RecursionError):
-        return {}
+    decoded = decode_arguments(call.arguments)
     return decoded if isinstance(decoded, dict) else {}
 
 
@@ -386,7 +383,11 @@ def todos_after(
         return before
     written = next((arguments[key] for key in _TODO_KEYS if key in arguments), None)
     if isinstance(written, list):
-        return tuple(_todo(item) for item in written if isinstance(item, dict | str))
+        items = (item for item in written if isinstance(item, dict | str))
+        return tuple(
+            TodoFact(item, "") if isinstance(item, str) else TodoFact(_title(item), str(item.get("status", "")))
+            for item in items
+        )
     if isinstance(written, str) and (boxes := _CHECKBOX.findall(written)):
         return tuple(TodoFact(item.strip(), _CHECKED.get(mark, mark)) for mark, item in boxes)
     created = _TASK_CREATED.search(output)
@@ -484,12 +485,6 @@ def _operation(tool: str, arguments: Arguments) -> FileOperation | None:
             if pattern.search(name):
                 return operation
     return None
-
-
-def _todo(item: Mapping[str, object] | str) -> TodoFact:
-    if isinstance(item, str):
-        return TodoFact(item, "")
-    return TodoFact(_title(item), str(item.get("status", "")))
 
 
 def _title(item: Mapping[str, object]) -> str:

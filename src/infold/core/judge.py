@@ -9,7 +9,6 @@ must-keep set is not required of the summary: the ledger carries it.
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-import msgspec
 from msgspec import Struct
 
 from infold.core.entries import Fault, Verdict
@@ -20,6 +19,7 @@ from infold.core.messages import (
     ToolCallPart,
     ToolResultPart,
     Usage,
+    decode_arguments,
     is_genuine_user,
     text_of,
 )
@@ -112,9 +112,9 @@ def judge(
     `replaced_tokens` and `answer_tokens` are in the session's own measure.
     """
     text = _SCRATCHPAD.sub("", answer.text).strip()
-    fault = (
+    fault: Fault | None = (
         plain_fault(answer)
-        or _size_fault(answer_tokens, replaced_tokens)
+        or ("too-large" if answer_tokens > LARGEST_SHARE * replaced_tokens else None)
         or _stuck_fault(text)
         or _language_fault(text, head, known)
     )
@@ -159,19 +159,10 @@ def plain_fault(answer: Answer) -> Fault | None:
     if fault is not None:
         return fault
     text = _SCRATCHPAD.sub("", answer.text).strip()
-    if _is_refusal(text):
+    if len(text) <= LONGEST_REFUSAL and _REFUSAL.match(text):  # a longer summary may quote a refusal
         return "refused"
     told = len(" ".join(_NOTHING.sub("", text).split()))
     return None if told >= SMALLEST_SUMMARY else "too-short" if told else "empty"
-
-
-def _is_refusal(text: str) -> bool:
-    """Return whether a short answer begins by declining; a summary may quote a refusal."""
-    return len(text) <= LONGEST_REFUSAL and _REFUSAL.match(text) is not None
-
-
-def _size_fault(answer_tokens: int, replaced_tokens: int) -> Fault | None:
-    return "too-large" if answer_tokens > LARGEST_SHARE * replaced_tokens else None
 
 
 def _language_fault(text: str, head: Sequence[Message], known: str) -> Fault | None:
@@ -234,16 +225,9 @@ def _pieces(part: object) -> Iterable[str]:
         case ToolResultPart():
             return (part.tool, part.output)
         case ToolCallPart():
-            return (part.tool, part.arguments, *_strings(_argument_values(part.arguments)))
+            return (part.tool, part.arguments, *_strings(decode_arguments(part.arguments)))
         case _:
             return ()
-
-
-def _argument_values(arguments: str) -> object:
-    try:
-        return msgspec.json.decode(arguments.encode("utf-8", "replace"))
-    except (msgspec.DecodeError, RecursionError):
-        return None
 
 
 def _strings(value: object) -> Iterable[str]:

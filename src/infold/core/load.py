@@ -27,13 +27,13 @@ def load(session_id: SessionId, newest_first: Iterable[tuple[int, Entry]], rende
     again; messages taken back by a later amendment are skipped too. The checkpoint carries what reports and rejections
     taught.
     """
-    numbers, boundary = _SequenceCounter(), _Boundary()
-    needed = _without_halves(list(_needed(numbers.seen(newest_first), boundary)), boundary)
+    boundary = _Boundary()
+    needed = _without_halves(list(_needed(newest_first, boundary)), boundary)
     held = frozenset(sequence for sequence, entry in needed if isinstance(entry, MessageEntry))
     reading = _LogReader(Log(session_id, rendering, carried=_carried(needed, boundary)), boundary, held)
     for sequence, entry in reversed(needed):
         reading.take(sequence, entry)
-    return replace(reading.log, next_sequence=numbers.newest + 1)
+    return replace(reading.log, next_sequence=boundary.last + 1)
 
 
 class _LogReader:
@@ -86,27 +86,15 @@ def _of_held_parts(entry: Entry, held: Set[int]) -> Entry | None:
             return entry
 
 
-class _SequenceCounter:
-    """The number of the newest entry, whether or not the view needs it."""
-
-    def __init__(self) -> None:
-        self.newest = -1
-
-    def seen(self, newest_first: Iterable[tuple[int, Entry]]) -> Iterator[tuple[int, Entry]]:
-        """Yield the same entries and note their numbers."""
-        for sequence, entry in newest_first:
-            self.newest = max(self.newest, sequence)
-            yield sequence, entry
-
-
 class _Boundary:
     """Where reading may end: once a compaction and the first message that it kept have been read.
 
     Every compaction that is carried out again on the way needs its own first kept message too: `missing` has the number
-    or the id of each that has not been read yet.
+    or the id of each that has not been read yet. `last` is the number of the newest entry, whether or not the view needs it.
     """
 
     def __init__(self) -> None:
+        self.last = -1
         self.undone: set[int] = set()
         self.answered: set[MessageId] = set()
         self.found = False
@@ -165,6 +153,7 @@ class _Boundary:
 
 def _needed(newest_first: Iterable[tuple[int, Entry]], boundary: _Boundary) -> Iterator[tuple[int, Entry]]:
     for sequence, entry in newest_first:
+        boundary.last = max(boundary.last, sequence)
         if not boundary.skips(sequence, entry):
             boundary.see(sequence, entry)
             yield sequence, entry

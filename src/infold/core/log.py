@@ -330,17 +330,19 @@ def recompute_sums(log: "Log") -> "Log":
 def hide_parts(log: "Log", entry: Pruning | Clipping) -> "Log":
     """Return the log with these parts hidden."""
     wanted: dict[int, dict[int, Clip | None]] = {}
+    messages: dict[int, Message] = {}
     for handle, clip in hidden_parts(entry):
-        if log.find(handle) is None:
+        logged = log.find(handle)
+        if logged is None:
             raise UnknownReference("part", handle, remedy="name parts by the handle of a message not yet folded")
         sequence, position = split_handle(handle)
         wanted.setdefault(sequence, {})[position] = clip
+        messages[sequence] = logged.message
     changed = dict(log.altered)
     for sequence, clips in wanted.items():
-        message = log.live[_known_index(log, sequence)].message
         before = changed.get(sequence)
         changed[sequence] = hide_in_message(
-            message, sequence, clips, by=log.next_sequence, before=before, rendering=log.rendering
+            messages[sequence], sequence, clips, by=log.next_sequence, before=before, rendering=log.rendering
         )
     freed = {**log.freed, log.next_sequence: entry.freed_tokens} if isinstance(entry, Pruning) else log.freed
     hidden = replace(skip_entry(log), altered=changed, freed=freed, altered_at=log.next_sequence, is_rejected=False)
@@ -359,8 +361,9 @@ def restore(log: "Log", sequence: int) -> "Log":
         )
     changed = dict(log.altered)
     for number in touched:
-        message = log.live[_known_index(log, number)].message
-        left = show_in_message(message, number, changed.pop(number), by=sequence, rendering=log.rendering)
+        logged = log.at(number)
+        assert logged is not None
+        left = show_in_message(logged.message, number, changed.pop(number), by=sequence, rendering=log.rendering)
         if left is not None:
             changed[number] = left
     freed = {number: tokens for number, tokens in log.freed.items() if number != sequence}
@@ -440,12 +443,6 @@ def _thinking_from(log: "Log", changed: Iterable[int], *, untouched: bool) -> in
         oldest = log.thinking_from
     behind = takewhile(lambda logged: logged.sequence >= oldest, reversed(log.live))
     return log.next_sequence if any(logged.has_thinking for logged in behind) else log.thinking_from
-
-
-def _known_index(log: "Log", sequence: int) -> int:
-    index = log.index_of(sequence)
-    assert index is not None
-    return index
 
 
 class Log(Struct, frozen=True, eq=False):

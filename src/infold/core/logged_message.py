@@ -29,6 +29,7 @@ from infold.core.messages import (
     ToolResultPart,
     UserMessage,
     calls_of,
+    decode_arguments,
     is_compaction_request,
     is_from_caller,
     is_genuine_user,
@@ -161,10 +162,7 @@ def _result_stub(part: ToolResultPart, handle: Handle, rendering: Rendering) -> 
 
 
 def _prune_arguments(arguments: str, handle: Handle, rendering: Rendering) -> str:
-    try:
-        value = msgspec.json.decode(arguments.encode("utf-8", "replace"))
-    except (msgspec.DecodeError, RecursionError):
-        return arguments
+    value = decode_arguments(arguments)
     if not isinstance(value, dict):
         return arguments
     return msgspec.json.encode(_prune_value(value, handle, rendering)).decode()

@@ -271,6 +271,14 @@ def results_of(message: Message) -> tuple[ToolResultPart, ...]:
     return tuple(part for part in message.parts if isinstance(part, ToolResultPart))
 
 
+def decode_arguments(arguments: str) -> object:
+    """Return the value of a call's arguments, or `None` if they are not JSON."""
+    try:
+        return msgspec.json.decode(arguments.encode("utf-8", "replace"))
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
 def is_compaction_request(message: Message) -> bool:
     """Return whether this is a durable request for a compaction."""
     return isinstance(message, UserMessage) and any(isinstance(part, CompactionPart) for part in message.parts)
