@@ -6,7 +6,7 @@ format, only what is new, replies that report their usage.
 
 - *cost*: CPU of the two calls around each request, in a process of its own, so that every text is counted for the first time; of
   several such processes the one with the least mean. By wire format, by class (`Session` or `AsyncSession`) and by store:
-  *nothing* keeps no entry, which leaves the engine and the core alone. The CPU of all threads counts, SQLite's writer too.
+  *nothing* keeps no entry, which leaves the engine and the core alone. The CPU of all threads counts.
   *recall*: CPU of the first recall afterwards, which indexes the whole session.
 - *wait*: seconds that a request stands still in `prepare_new` (on the clock, less its own CPU), where summaries come from a
   model that takes 3 s and a step takes 5 s, or 1 s. Threads have no clock that could be faked, so it is played in real time,
