@@ -208,6 +208,14 @@ def test_a_note_between_a_call_and_its_answer_comes_after_it() -> None:
     assert [part.status for message in messages for part in results_of(message)] == ["completed"] * 2
 
 
+def test_a_note_after_all_answers_stays_there() -> None:
+    """B12: calls answered one by one, in order, need nothing, and what follows them is sent as it came."""
+    noted = SystemMessage(MessageId(""), (TextPart("Mind the gap.", synthetic=True),))
+    log = session(user(), calls("read", "read"), answer(0), answer(1), noted, user("on"))
+
+    assert sent(log) == tuple(logged.message for logged in log.live)
+
+
 def test_a_call_open_at_the_end_is_answered_too() -> None:
     """B12, B13: the request ends in a state the provider accepts."""
     assert [part.status for part in results_of(sent(session(user(), calls("bash")))[-1])] == ["interrupted"]
