@@ -33,7 +33,7 @@ from infold.formats.registry import (
 )
 from infold.reports.text import name_some, plural, printable
 from infold.transcripts.infold_log import to_log
-from infold.transcripts.record import Issues, RecordedSession, Skipped, import_session
+from infold.transcripts.record import RecordedSession, Skipped, import_session
 from infold.transcripts.registry import FORMAT_NAMES, read_transcript
 from infold.transcripts.source import Source, open_file
 from infold.transcripts.write import to_anthropic, to_markdown, to_openai_chat
@@ -126,10 +126,10 @@ def _read(path: Path, format_name: str | None) -> InputFile:
 
 
 def _read_request(path: Path, format_name: str | None) -> InputFile:
-    issues = Issues()
     try:
         with open_file(path) as stream:
-            document = Source(stream, name=path.name, issues=issues, total_bytes=path.stat().st_size).head().document
+            source = Source(stream, name=path.name, total_bytes=path.stat().st_size)
+            document = source.head().document
     except BrokenInput as error:
         raise error if format_name is not None else _unknown_format(path) from error
     request = _find_request(document, path, format_name)
@@ -143,7 +143,9 @@ def _read_request(path: Path, format_name: str | None) -> InputFile:
         system=request.wire.system_text(body),
         tools=request.wire.tools_text(body),
     )
-    return InputFile(path, request.wire.name, (import_session(session, first_kept=0),), issues.skipped(), request)
+    return InputFile(
+        path, request.wire.name, (import_session(session, first_kept=0),), source.issues.skipped(), request
+    )
 
 
 def _find_request(document: Any, path: Path, format_name: str | None) -> RequestFile:

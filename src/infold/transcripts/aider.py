@@ -11,7 +11,7 @@ from itertools import groupby
 
 from msgspec.structs import replace
 
-from infold.core.messages import AssistantMessage, MessageId, TextPart, ToolCallPart, ToolMessage, ToolResultPart, Usage
+from infold.core.messages import AssistantMessage, MessageId, TextPart, ToolCallPart, ToolResultPart, Usage
 from infold.transcripts.record import Issues, RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source, TextLine
 from infold.transcripts.values import integer, model_ref, number, to_json, user_parts
@@ -40,9 +40,9 @@ def recognises(head: Head) -> bool:
     return START in head.text
 
 
-def read(source: Source, issues: Issues) -> list[RecordedSession]:
+def read(source: Source) -> list[RecordedSession]:
     """Return one session per start of aider."""
-    reader = _Reader(issues)
+    reader = _Reader(source.issues)
     for kind, lines in groupby(_kinds(source.text_lines()), key=lambda pair: pair[0]):
         reader.take(kind, "\n".join(line for _, line in lines))
     return [draft.session() for draft in reader.drafts if draft.messages]
@@ -71,7 +71,6 @@ def _kind(line: str, *, fenced: bool) -> str:
 class _Reader:
     def __init__(self, issues: Issues) -> None:
         self.drafts = [SessionDraft("aider", issues)]
-        self._issues = issues
         self._bill: AssistantMessage | None = None
 
     def take(self, kind: str, block: str) -> None:
@@ -87,7 +86,7 @@ class _Reader:
 
     def _start(self, block: str) -> None:
         at = block.removeprefix(START).split("\n")[0].strip()
-        self.drafts.append(SessionDraft(f"aider {at}", self._issues))
+        self.drafts.append(SessionDraft(f"aider {at}", self.drafts[0].issues))
         self._bill = None
 
     def _take_reply(self, draft: SessionDraft, block: str) -> None:
@@ -123,7 +122,7 @@ class _Reader:
             draft.messages[-1] = replace(last, parts=(*last.parts, call))
         else:
             draft.add(AssistantMessage(draft.new_id(), (call,), agent="aider"))
-        draft.add(ToolMessage(draft.new_id(), (ToolResultPart(call.call_id, "aider", output),)))
+        draft.add_result(ToolResultPart(call.call_id, "aider", output))
 
 
 def _billed(found: re.Match[str]) -> AssistantMessage:

@@ -54,9 +54,9 @@ def recognises(head: Head) -> bool:
     )
 
 
-def read(source: Source, issues: Issues) -> list[RecordedSession]:
+def read(source: Source) -> list[RecordedSession]:
     """Return the main session first, then its sub-agents."""
-    reader = _Reader(issues)
+    reader = _Reader(source.issues)
     for line, value in source.records():
         reader.take(value, line)
     return reader.sessions()

@@ -19,7 +19,6 @@ from infold.core.messages import (
     SystemMessage,
     TextPart,
     ToolCallPart,
-    ToolMessage,
     ToolResultPart,
     WorkPath,
 )
@@ -56,6 +55,9 @@ SERVER_CALLS = frozenset({"web_search_call", "image_generation_call", "file_sear
 EXIT_STATUS = re.compile(r"^(?:Process exited with code|Exit code:) (-?\d{1,9})$", re.MULTILINE)
 
 
+WRAPPED_STATUS = re.compile(r'"metadata":\{"exit_code":(-?\d{1,9})\b')
+
+
 PREAMBLE_CHARACTERS = 400
 """How far into an output Codex's own lines about the process reach."""
 
@@ -68,12 +70,12 @@ def recognises(head: Head) -> bool:
     return bool(bare) and "instructions" in head.records[0]
 
 
-def read(source: Source, issues: Issues) -> list[RecordedSession]:
+def read(source: Source) -> list[RecordedSession]:
     """Return the one session of a rollout; a sub-agent's rollout names its parent."""
-    reader = _Reader(issues)
+    reader = _Reader(source.issues)
     for line, value in source.records():
         reader.take(value, line)
-    return [reader.draft.session()] if reader.draft.messages else []
+    return reader.draft.sessions()
 
 
 class _Reader:
@@ -129,8 +131,7 @@ class _Reader:
     def _take_compaction(self, payload: dict[str, Any]) -> None:
         summary = string(payload, "message")
         self.draft.add_compaction(summary, tokens_before=self._context)
-        if summary:
-            self.draft.add_user((TextPart(summary, synthetic=True),))
+        self.draft.add_user(user_blocks(summary, synthetic=True))
         self._open = self._unbilled = None
 
     def _take_event(self, event: dict[str, Any], line: int) -> None:
@@ -177,9 +178,7 @@ class _Reader:
 
     def _take_output(self, item: dict[str, Any], at: int | None) -> None:
         self._open = None
-        part = _result(item)
-        part = replace(part, started_ms=self.draft.started_ms.get(part.call_id), finished_ms=at)
-        self.draft.add(ToolMessage(self.draft.new_id(), (part,), at))
+        self.draft.add_result(_result(item), finished_ms=at)
 
     def _take_reply(self, item: dict[str, Any], at: int | None) -> None:
         parts = _reply_parts(item, self.draft.new_id("call"))
@@ -225,20 +224,16 @@ def _result(item: dict[str, Any]) -> ToolResultPart:
     if isinstance(output, dict):
         failed = output.get("success") is False
         return result_part(string(item, "call_id"), {**output, "is_error": failed})
-    if isinstance(output, list) and not all("type" in mapping(block) for block in output):
-        output = to_json(output)
-    if "tools" in item:
+    is_untyped = isinstance(output, list) and not all("type" in mapping(block) for block in output)
+    if is_untyped or "tools" in item:
         output = to_json(output)
     part = result_part(string(item, "call_id"), {"content": output})
-    return _with_exit_status(part)
+    return replace(part, exit_status=_exit_status(part.output))
 
 
-def _with_exit_status(part: ToolResultPart) -> ToolResultPart:
+def _exit_status(output: str) -> int | None:
     """Read the status from Codex's preamble, or from JSON around the output as older ones wrote it."""
-    found = EXIT_STATUS.search(part.output[:PREAMBLE_CHARACTERS])
-    if found:
-        return replace(part, exit_status=int(found[1]))
-    wrapped = (
-        re.search(r'"metadata":\{"exit_code":(-?\d{1,9})\b', part.output[-200:]) if part.output[:1] == "{" else None
-    )
-    return replace(part, exit_status=int(wrapped[1])) if wrapped else part
+    found = EXIT_STATUS.search(output[:PREAMBLE_CHARACTERS])
+    if found is None and output.startswith("{"):
+        found = WRAPPED_STATUS.search(output[-200:])
+    return int(found[1]) if found else None

@@ -13,8 +13,6 @@ from infold.core.messages import (
     MessageId,
     ModelRef,
     Part,
-    TextPart,
-    ToolMessage,
     ToolResultPart,
     Usage,
     WorkPath,
@@ -31,9 +29,11 @@ from infold.transcripts.values import (
     model_ref,
     openai_usage,
     reasoning_part,
+    reply_parts,
     string,
     time_ms,
     to_json,
+    user_blocks,
     user_parts,
 )
 
@@ -44,9 +44,9 @@ def recognises(head: Head) -> bool:
     return bool(kinds & {"session.start", "user.message", "assistant.message", "tool.execution_start"})
 
 
-def read(source: Source, issues: Issues) -> list[RecordedSession]:
+def read(source: Source) -> list[RecordedSession]:
     """Return the main session first, then its sub-agents."""
-    reader = _Reader(issues)
+    reader = _Reader(source.issues)
     for line, value in source.records():
         reader.take(value, line)
     drafts = [reader.main, *reader.agents.values()]
@@ -75,8 +75,7 @@ class _Reader:
             case "user.message":
                 draft.add_user(_user_parts(data), string(event, "id"), at)
             case "system.notification" | "skill.invoked":
-                said = string(data, "content")
-                draft.add_user((TextPart(said, synthetic=True),) if said else (), string(event, "id"), at)
+                draft.add_user(user_blocks(string(data, "content"), synthetic=True), string(event, "id"), at)
             case "assistant.message":
                 self._take_reply(draft, event, data)
             case "assistant.usage":
@@ -96,7 +95,9 @@ class _Reader:
         if not parent_call:
             return self.main
         if parent_call not in self.agents:
-            self.agents[parent_call] = SessionDraft(f"agent-{parent_call}", self.main.issues, parent=self.main.id)
+            agent = SessionDraft(f"agent-{parent_call}", self.main.issues, parent=self.main.id)
+            agent.started_ms = self.main.started_ms
+            self.agents[parent_call] = agent
         return self.agents[parent_call]
 
     def _take_start(self, data: dict[str, Any]) -> None:
@@ -125,7 +126,6 @@ class _Reader:
         self._tools[call_id] = string(data, "toolName")
 
     def _take_result(self, draft: SessionDraft, event: dict[str, Any], data: dict[str, Any]) -> None:
-        at = time_ms(event, "timestamp")
         call_id = string(data, "toolCallId")
         failed = data.get("success") is False
         said = dig(data, "error", "message") if failed else dig(data, "result", "content")
@@ -134,10 +134,8 @@ class _Reader:
             tool=self._tools.get(call_id, ""),
             output=said if isinstance(said, str) else to_json(data.get("error") or data.get("result")),
             status="error" if failed else "completed",
-            started_ms=self.main.started_ms.get(call_id),
-            finished_ms=at,
         )
-        draft.add(ToolMessage(MessageId(string(event, "id") or draft.new_id()), (part,), at))
+        draft.add_result(part, string(event, "id"), time_ms(event, "timestamp"))
 
 
 def _user_parts(data: dict[str, Any]) -> tuple[Part, ...]:
@@ -147,20 +145,17 @@ def _user_parts(data: dict[str, Any]) -> tuple[Part, ...]:
     before, found, after = sent.partition(typed) if typed else ("", "", sent)
     if not found:
         return (*user_parts(typed or sent), *files)
-    added = (TextPart(piece, synthetic=True) if piece.strip() else None for piece in (before, after))
-    head, tail = added
-    return tuple(part for part in (head, *user_parts(typed), tail, *files) if part is not None)
+    head, tail = (user_blocks(piece, synthetic=True) if piece.strip() else () for piece in (before, after))
+    return (*head, *user_parts(typed), *tail, *files)
 
 
 def _reply_parts(data: dict[str, Any]) -> tuple[Part, ...]:
     thought = string(data, "reasoningText")
     secret = {key: data[key] for key in ("reasoningOpaque", "encryptedContent") if data.get(key)}
-    said = string(data, "content")
-    reasoning = (reasoning_part(thought, secret),) if thought or secret else ()
     calls = (mapping(call) for call in items(data, "toolRequests"))
     return (
-        *reasoning,
-        *((TextPart(said),) if said else ()),
+        *((reasoning_part(thought, secret),) if thought or secret else ()),
+        *reply_parts(string(data, "content")),
         *(call_part(string(call, "toolCallId"), string(call, "name"), call.get("arguments")) for call in calls),
     )
 
@@ -180,7 +175,7 @@ def _take_compaction(draft: SessionDraft, data: dict[str, Any]) -> None:
         return
     summary = string(data, "summaryContent")
     draft.add_compaction(summary, tokens_before=integer(data, "preCompactionTokens") or None)
-    draft.add_user((TextPart(summary, synthetic=True),) if summary else ())
+    draft.add_user(user_blocks(summary, synthetic=True))
 
 
 def _change_last_reply(draft: SessionDraft, **changes: Any) -> None:

@@ -12,14 +12,14 @@ from infold.core.messages import (
     Part,
     ReasoningPart,
     ResultStatus,
-    ToolCallPart,
     ToolMessage,
     ToolResultPart,
     Usage,
 )
-from infold.transcripts.record import Issues, RecordedSession, SessionDraft
+from infold.transcripts.record import RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (
+    call_part,
     dig,
     file_part,
     integer,
@@ -30,7 +30,7 @@ from infold.transcripts.values import (
     string,
     time_ms,
     to_json,
-    user_parts,
+    user_blocks,
 )
 
 STATUSES: dict[str, ResultStatus] = {"error": "error", "cancelled": "interrupted"}
@@ -47,16 +47,16 @@ def recognises_lines(head: Head) -> bool:
     return len(head.records) > 1 and {"sessionId", "projectHash"} <= head.records[0].keys()
 
 
-def read(source: Source, issues: Issues) -> list[RecordedSession]:
+def read(source: Source) -> list[RecordedSession]:
     """Return the one session of a chat record."""
     document = mapping(source.document())
-    draft = SessionDraft(string(document, "sessionId"), issues)
+    draft = SessionDraft(string(document, "sessionId"), source.issues)
     for message in items(document, "messages"):
-        _take(draft, mapping(message), issues)
-    return [draft.session()] if draft.messages else []
+        _take(draft, mapping(message))
+    return draft.sessions()
 
 
-def read_lines(source: Source, issues: Issues) -> list[RecordedSession]:
+def read_lines(source: Source) -> list[RecordedSession]:
     """Return the session of a file of lines: a message written again replaces the earlier one, a rewind is only noted."""
     session_id = ""
     messages: dict[str, dict[str, Any]] = {}
@@ -65,14 +65,14 @@ def read_lines(source: Source, issues: Issues) -> list[RecordedSession]:
         if "type" in value and "id" in value:
             messages[string(value["id"])] = value
         elif "sessionId" not in value:
-            issues.skip("bookkeeping: " + ", ".join(sorted(value)[:3]), line)
-    draft = SessionDraft(session_id, issues)
+            source.issues.skip("bookkeeping: " + ", ".join(sorted(value)[:3]), line)
+    draft = SessionDraft(session_id, source.issues)
     for message in messages.values():
-        _take(draft, message, issues)
-    return [draft.session()] if draft.messages else []
+        _take(draft, message)
+    return draft.sessions()
 
 
-def _take(draft: SessionDraft, message: dict[str, Any], issues: Issues) -> None:
+def _take(draft: SessionDraft, message: dict[str, Any]) -> None:
     at = time_ms(message, "timestamp")
     match message.get("type"):
         case "user":
@@ -80,7 +80,7 @@ def _take(draft: SessionDraft, message: dict[str, Any], issues: Issues) -> None:
         case "gemini":
             _take_reply(draft, message, at)
         case other:
-            issues.skip(f"bookkeeping: {other} message, shown to the user only")
+            draft.issues.skip(f"bookkeeping: {other} message, shown to the user only")
 
 
 def _user_parts(message: dict[str, Any]) -> tuple[Part, ...]:
@@ -95,18 +95,20 @@ def _user_parts(message: dict[str, Any]) -> tuple[Part, ...]:
 def _user_part(piece: Any, *, synthetic: bool) -> tuple[Part, ...]:
     if isinstance(dig(piece, "inlineData"), dict):
         return (file_part({**piece["inlineData"], "type": "file"}),)
-    said = piece if isinstance(piece, str) else string(piece, "text")
-    return user_parts(said, synthetic=synthetic) if said else ()
+    return user_blocks(piece if isinstance(piece, str) else string(piece, "text"), synthetic=synthetic)
 
 
 def _take_reply(draft: SessionDraft, message: dict[str, Any], at: int | None) -> None:
     calls = [mapping(call) for call in items(message, "toolCalls")]
-    thoughts = (_thought(mapping(thought)) for thought in items(message, "thoughts"))
     name = MessageId(string(message, "id") or draft.new_id())
     draft.add(
         AssistantMessage(
             id=name,
-            parts=(*thoughts, *_said(message.get("content")), *(_call(call) for call in calls)),
+            parts=(
+                *map(_thought, items(message, "thoughts")),
+                *_said(message.get("content")),
+                *(call_part(string(call, "id"), string(call, "name"), call.get("args")) for call in calls),
+            ),
             created_ms=at,
             model=model_ref(message.get("model"), "google"),
             usage=_usage(mapping(message, "tokens")),
@@ -121,21 +123,16 @@ def _said(content: Any) -> tuple[Part, ...]:
     return reply_parts(content if isinstance(content, str) else [string(piece, "text") for piece in items(content)])
 
 
-def _thought(thought: dict[str, Any]) -> ReasoningPart:
+def _thought(thought: Any) -> ReasoningPart:
     return ReasoningPart("\n".join(filter(None, (string(thought, "subject"), string(thought, "description")))))
-
-
-def _call(call: dict[str, Any]) -> ToolCallPart:
-    return ToolCallPart(string(call, "id"), string(call, "name"), to_json(call.get("args")))
 
 
 def _result(call: dict[str, Any], started_ms: int | None) -> ToolResultPart:
     responses = [mapping(entry, "functionResponse", "response") for entry in items(call, "result")]
-    shown = string(call, "resultDisplay")
     return ToolResultPart(
         call_id=string(call, "id"),
         tool=string(call, "name"),
-        output="\n".join(_output(response) for response in responses if response) or shown,
+        output="\n".join(_output(response) for response in responses if response) or string(call, "resultDisplay"),
         status=STATUSES.get(string(call, "status"), "completed"),
         started_ms=started_ms,
         finished_ms=time_ms(call, "timestamp"),

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.core.entries import Amendment, Checkpoint, Entry, MessageEntry, Restoration, Title, encode_entry
-from infold.core.messages import AssistantMessage, Message, MessageId, ModelRef, calls_of, results_of
+from infold.core.messages import AssistantMessage, Message, MessageId, calls_of, results_of
 from infold.transcripts.record import Issues, RecordedCompaction, RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import string
@@ -22,24 +22,11 @@ ENTRIES = frozenset(str(kind.__struct_config__.tag) for kind in get_args(Entry))
 """The tags of all kinds of entries."""
 
 
-class _SessionHeader(Struct, frozen=True, omit_defaults=True):
-    """A session's id, model, system prompt, tools and recorded compactions."""
-
-    id: str
-    model: ModelRef | None = None
-    system: str = ""
-    tools: str = ""
-    compactions: tuple[RecordedCompaction, ...] = ()
-    parent: str | None = None
-    title: str = ""
-    titles: dict[MessageId, str] = {}
-
-
 class _FirstLine(Struct, frozen=True, tag_field="entry", tag="message"):
-    """A message entry that begins a session."""
+    """A message entry that begins a session; the session stands there without its messages."""
 
     message: Message
-    session: _SessionHeader
+    session: RecordedSession
 
 
 def to_log(sessions: Iterable[RecordedSession]) -> bytes:
@@ -47,11 +34,7 @@ def to_log(sessions: Iterable[RecordedSession]) -> bytes:
     encode = msgspec.json.Encoder().encode
     lines: list[bytes] = []
     for session in sessions:
-        about = _SessionHeader(
-            *(session.id, session.model, session.system, session.tools, session.compactions, session.parent),
-            title=session.title,
-            titles=session.titles,
-        )
+        about = replace(session, messages=())
         lines += (encode(_FirstLine(message, about)) for message in session.messages[:1])
         lines += (encode(MessageEntry(message)) for message in session.messages[1:])
     return b"".join(line + b"\n" for line in lines)
@@ -63,7 +46,7 @@ def entries_to_log(session_id: str, entries: Iterable[Entry]) -> bytes:
     is_named = False
     for entry in entries:
         if isinstance(entry, MessageEntry) and not is_named:
-            lines.append(msgspec.json.encode(_FirstLine(entry.message, _SessionHeader(session_id))))
+            lines.append(msgspec.json.encode(_FirstLine(entry.message, RecordedSession(session_id))))
             is_named = True
         else:
             lines.append(encode_entry(entry))
@@ -72,7 +55,7 @@ def entries_to_log(session_id: str, entries: Iterable[Entry]) -> bytes:
 
 def session_from_entries(session_id: str, entries: Iterable[Entry]) -> RecordedSession:
     """Return a log as a record: all messages that were not withdrawn, and each compaction that was not undone."""
-    opened = _SessionReader(_SessionHeader(session_id))
+    opened = _SessionReader(RecordedSession(session_id))
     for entry in entries:
         opened.take(entry)
     return opened.lawful(Issues())
@@ -86,18 +69,18 @@ def recognises(head: Head) -> bool:
     )
 
 
-def read(source: Source, issues: Issues) -> list[RecordedSession]:
+def read(source: Source) -> list[RecordedSession]:
     """Return the sessions of a file; a log without a first line of ours is one session named after the file."""
-    reader = _Reader(source.name, issues)
+    reader = _Reader(source.name, source.issues)
     for line, value in source.records():
         reader.take(value, line)
-    return [session.lawful(issues) for session in reader.sessions if session.messages]
+    return [session.lawful(source.issues) for session in reader.sessions if session.messages]
 
 
 class _SessionReader:
     """A session while its entries are read; `numbers` are those of the entries that are messages."""
 
-    def __init__(self, about: _SessionHeader, entries: int = 0) -> None:
+    def __init__(self, about: RecordedSession, entries: int = 0) -> None:
         self.about = about
         self.entries = entries
         self.messages: list[Message] = []
@@ -146,9 +129,7 @@ class _SessionReader:
         kept = tuple(one for one in found if one.position <= len(messages))
         models = (message.model for message in messages if isinstance(message, AssistantMessage))
         model = about.model or next(filter(None, models), None)
-        return RecordedSession(
-            *(about.id, messages, model, about.system, about.tools, kept, about.parent, self.title), titles=self.titles
-        )
+        return replace(about, messages=messages, model=model, compactions=kept, title=self.title, titles=self.titles)
 
     def _compaction(self, checkpoint: Checkpoint) -> RecordedCompaction:
         """Return a fold as a recorded compaction; its first kept entry becomes an index of messages."""
@@ -177,7 +158,7 @@ class _SessionReader:
 
 class _Reader:
     def __init__(self, name: str, issues: Issues) -> None:
-        self.sessions = [_SessionReader(_SessionHeader(name))]
+        self.sessions = [_SessionReader(RecordedSession(name))]
         self._issues = issues
 
     def take(self, value: dict[str, Any], line: int) -> None:
@@ -189,7 +170,7 @@ class _Reader:
         try:
             entry: Entry = msgspec.convert(value, Entry)
             if kind == "message" and "session" in value:
-                self._begin(msgspec.convert(value["session"], _SessionHeader))
+                self._begin(msgspec.convert(value["session"], RecordedSession))
         except msgspec.ValidationError as error:
             self._issues.skip(f"a {kind} entry cannot be read ({error})", line)
             self.sessions[-1].entries += 1
@@ -197,7 +178,7 @@ class _Reader:
         if not self.sessions[-1].take(entry):
             self._issues.skip(f"bookkeeping: {kind} entry", line)
 
-    def _begin(self, about: _SessionHeader) -> None:
+    def _begin(self, about: RecordedSession) -> None:
         """Begin a session with its first message; entries before it that are not messages belong to it too."""
         before = self.sessions[-1]
         if not before.messages:

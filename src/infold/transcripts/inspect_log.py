@@ -20,7 +20,7 @@ from infold.core.messages import (
     UserMessage,
     text_of,
 )
-from infold.formats.codec import finish_named
+from infold.formats.codec import finish_named, inclusive_usage
 from infold.transcripts.record import Issues, RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (
@@ -48,12 +48,12 @@ def recognises(head: Head) -> bool:
     return isinstance(dig(head.document, "eval"), dict) and "samples" in mapping(head.document)
 
 
-def read(source: Source, issues: Issues) -> list[RecordedSession]:
+def read(source: Source) -> list[RecordedSession]:
     """Return one session per sample and epoch."""
     document = mapping(source.document())
     model = dig(document, "eval", "model")
     samples = (mapping(sample) for sample in items(document, "samples"))
-    sessions = [_Sample(sample, issues).session(model) for sample in samples]
+    sessions = [_Sample(sample, source.issues).session(model) for sample in samples]
     return [session for session in sessions if session.messages]
 
 
@@ -98,14 +98,13 @@ class _Sample:
 
     def _reply(self, value: dict[str, Any], name: MessageId) -> AssistantMessage:
         event = mapping(self._made.get(name))
-        choice = first_choice(dig(event, "output"))
         return AssistantMessage(
             id=name,
             parts=_reply_parts(value),
             created_ms=time_ms(event, "timestamp"),
             model=model_ref(event.get("model") or value.get("model")),
             usage=_usage(mapping(event, "output", "usage")),
-            finish=finish_named(choice.get("stop_reason")),
+            finish=finish_named(first_choice(event.get("output")).get("stop_reason")),
             error=string(event, "error"),
         )
 
@@ -133,7 +132,7 @@ class _Sample:
 
 
 def _made_id(event: dict[str, Any]) -> str:
-    return string(dig(next(iter(items(event, "output", "choices")), None), "message", "id"))
+    return string(first_choice(event.get("output")), "message", "id")
 
 
 def _is_programs(value: dict[str, Any]) -> bool:
@@ -153,13 +152,12 @@ def _usage(usage: dict[str, Any]) -> Usage | None:
         return None
     sent, output = integer(usage, "input_tokens"), integer(usage, "output_tokens")
     read, written = integer(usage, "input_tokens_cache_read"), integer(usage, "input_tokens_cache_write")
-    reasoning, total = integer(usage, "reasoning_tokens"), integer(usage, "total_tokens")
-    cached_in_input = total == sent + output
-    return Usage(
-        input=max(0, sent - read - written) if cached_in_input else sent,
-        output=max(0, output - reasoning),
-        reasoning=reasoning,
-        cache_read=read,
-        cache_write=written,
-        total=total or None,
+    total = integer(usage, "total_tokens")
+    return inclusive_usage(
+        prompt=sent if total == sent + output else sent + read + written,
+        completion=output,
+        cached=read,
+        written=written,
+        reasoning=integer(usage, "reasoning_tokens"),
+        total=total,
     )

@@ -21,10 +21,11 @@ from infold.core.messages import (
     Usage,
     UserMessage,
 )
-from infold.formats.codec import finish_named
-from infold.transcripts.record import Issues, RecordedSession, SessionDraft
+from infold.formats.codec import finish_named, inclusive_usage
+from infold.transcripts.record import RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (
+    call_part,
     dig,
     integer,
     items,
@@ -35,7 +36,6 @@ from infold.transcripts.values import (
     result_part,
     string,
     time_ms,
-    to_json,
     user_blocks,
 )
 
@@ -48,19 +48,15 @@ def recognises(head: Head) -> bool:
     return bool(messages) and any(string(_flat(message).get("type")) in KINDS for message in messages[:5])
 
 
-def read(source: Source, issues: Issues) -> list[RecordedSession]:
+def read(source: Source) -> list[RecordedSession]:
     """Return the one session of a thread."""
     document = source.document()
     state = document[0] if isinstance(document, list) and document else document
-    draft = SessionDraft(_thread(state) or source.name, issues)
+    thread = dig(state, "metadata", "thread_id") or dig(state, "checkpoint", "thread_id") or dig(state, "thread_id")
+    draft = SessionDraft(string(thread) or source.name, source.issues)
     for message in _messages(document):
-        _take(draft, _flat(message), issues)
-    return [draft.session()] if draft.messages else []
-
-
-def _thread(state: Any) -> str:
-    found = dig(state, "metadata", "thread_id") or dig(state, "checkpoint", "thread_id") or dig(state, "thread_id")
-    return string(found)
+        _take(draft, _flat(message))
+    return draft.sessions()
 
 
 def _messages(document: Any) -> list[Any]:
@@ -86,11 +82,11 @@ def _flat(message: Any) -> dict[str, Any]:
     return value
 
 
-def _take(draft: SessionDraft, value: dict[str, Any], issues: Issues) -> None:
+def _take(draft: SessionDraft, value: dict[str, Any]) -> None:
     name = MessageId(string(value, "id") or draft.new_id())
     message = _message(value, name)
     if message is None:
-        issues.skip(f"bookkeeping: {string(value.get('type'))} message")
+        draft.issues.skip(f"bookkeeping: {string(value.get('type'))} message")
     elif isinstance(message, SystemMessage) and not draft.messages:
         draft.system = plain_text(message.parts)
     else:
@@ -138,7 +134,7 @@ def _reply_parts(value: dict[str, Any]) -> tuple[Part, ...]:
     return (
         *((ReasoningPart(thought),) if thought else ()),
         *blocks,
-        *(ToolCallPart(string(c, "id"), string(c, "name"), to_json(c.get("args"))) for c in calls),
+        *(call_part(string(call, "id"), string(call, "name"), call.get("args")) for call in calls),
     )
 
 
@@ -151,14 +147,11 @@ def _usage(usage: dict[str, Any]) -> Usage | None:
     """Return usage: LangChain's input includes the cache, its output includes reasoning."""
     if not usage:
         return None
-    read = integer(usage, "input_token_details", "cache_read")
-    written = integer(usage, "input_token_details", "cache_creation")
-    reasoning = integer(usage, "output_token_details", "reasoning")
-    return Usage(
-        input=max(0, integer(usage, "input_tokens") - read - written),
-        output=max(0, integer(usage, "output_tokens") - reasoning),
-        reasoning=reasoning,
-        cache_read=read,
-        cache_write=written,
-        total=integer(usage, "total_tokens") or None,
+    return inclusive_usage(
+        prompt=integer(usage, "input_tokens"),
+        completion=integer(usage, "output_tokens"),
+        cached=integer(usage, "input_token_details", "cache_read"),
+        written=integer(usage, "input_token_details", "cache_creation"),
+        reasoning=integer(usage, "output_token_details", "reasoning"),
+        total=integer(usage, "total_tokens"),
     )

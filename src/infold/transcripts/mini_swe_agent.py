@@ -21,23 +21,21 @@ from infold.core.messages import (
     calls_of,
     text_of,
 )
-from infold.formats.codec import finish_named
-from infold.transcripts.record import Issues, RecordedSession, SessionDraft
+from infold.transcripts.record import RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (
     chat_message,
     dig,
     exit_code,
     fenced_command,
-    first_choice,
     items,
     mapping,
     model_ref,
     number,
-    openai_usage,
     string,
     time_ms,
     to_json,
+    with_response,
 )
 
 RETURN_CODE = re.compile(r"<returncode>(-?\d{1,9})</returncode>")
@@ -51,15 +49,15 @@ def recognises(head: Head) -> bool:
     )
 
 
-def read(source: Source, issues: Issues) -> list[RecordedSession]:
+def read(source: Source) -> list[RecordedSession]:
     """Return the one session of a run."""
     document = mapping(source.document())
-    draft = SessionDraft(string(document, "instance_id") or source.name, issues)
+    draft = SessionDraft(string(document, "instance_id") or source.name, source.issues)
     draft.model = model_ref(dig(document, "info", "config", "model", "model_name"))
     reader = _Reader(draft)
     for value in items(document, "messages"):
         reader.take(mapping(value))
-    return [draft.session()] if draft.messages else []
+    return draft.sessions()
 
 
 class _Reader:
@@ -85,19 +83,11 @@ class _Reader:
             self.draft.issues.skip("a message has no role that is known")
 
     def _take_reply(self, message: AssistantMessage, extra: dict[str, Any]) -> None:
-        response = mapping(extra, "response")
-        choice = first_choice(response)
         self._replied_ms = message.created_ms
-        self.draft.add(
-            replace(
-                message,
-                parts=(*message.parts, *self._fenced_call(message)),
-                model=model_ref(response.get("model"), self.draft.model and self.draft.model.provider),
-                usage=openai_usage(response.get("usage")),
-                cost=number(extra, "cost"),
-                finish=finish_named(choice.get("finish_reason")),
-            )
-        )
+        parts = (*message.parts, *self._fenced_call(message))
+        reply = replace(message, parts=parts, cost=number(extra, "cost"))
+        provider = self.draft.model and self.draft.model.provider
+        self.draft.add(with_response(reply, mapping(extra, "response"), provider))
 
     def _fenced_call(self, message: AssistantMessage) -> tuple[ToolCallPart, ...]:
         command = fenced_command(text_of(message))

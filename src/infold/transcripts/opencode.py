@@ -44,7 +44,7 @@ from infold.transcripts.values import (
     reasoning_part,
     string,
     time_ms,
-    user_parts,
+    user_blocks,
 )
 
 
@@ -58,14 +58,14 @@ def recognises(head: Head) -> bool:
     )
 
 
-def read(source: Source, issues: Issues) -> list[RecordedSession]:
+def read(source: Source) -> list[RecordedSession]:
     """Return the one session of an export; a sub-agent's export names its parent."""
     document = source.document()
     info = mapping(document, "info")
-    draft = SessionDraft(string(info, "id"), issues, parent=string(info, "parentID") or None)
+    draft = SessionDraft(string(info, "id"), source.issues, parent=string(info, "parentID") or None)
     messages = items(document, "messages")
     for message in messages:
-        _take(draft, mapping(message), issues)
+        _take(draft, mapping(message))
     if not draft.messages:
         return []
     told = ((dig(message, "info", "id"), dig(message, "info", "summary", "title")) for message in messages)
@@ -73,17 +73,17 @@ def read(source: Source, issues: Issues) -> list[RecordedSession]:
     return [replace(draft.session(), title=string(info, "title"), titles=titles)]
 
 
-def _take(draft: SessionDraft, message: dict[str, Any], issues: Issues) -> None:
+def _take(draft: SessionDraft, message: dict[str, Any]) -> None:
     info = mapping(message, "info")
     parts = [mapping(part) for part in items(message, "parts")]
     if info.get("role") == "assistant":
-        _take_reply(draft, info, parts, issues)
+        _take_reply(draft, info, parts)
     else:
-        _take_user(draft, info, parts, issues)
+        _take_user(draft, info, parts)
 
 
-def _take_user(draft: SessionDraft, info: dict[str, Any], parts: list[dict[str, Any]], issues: Issues) -> None:
-    read_parts = tuple(part for value in parts for part in _user_part(value, issues))
+def _take_user(draft: SessionDraft, info: dict[str, Any], parts: list[dict[str, Any]]) -> None:
+    read_parts = tuple(part for value in parts for part in _user_part(value, draft.issues))
     request = next((part for part in read_parts if isinstance(part, CompactionPart)), None)
     if request is not None:
         _take_compaction(draft, request)
@@ -113,7 +113,7 @@ def _user_part(value: dict[str, Any], issues: Issues) -> tuple[Part, ...]:
             said = string(value, "text")
             if value.get("ignored"):
                 return (TextPart(said, synthetic=bool(value.get("synthetic")), ignored=True),)
-            return user_parts(said, synthetic=bool(value.get("synthetic"))) if said else ()
+            return user_blocks(said, synthetic=bool(value.get("synthetic")))
         case "file":
             return (_file(value),)
         case "compaction":
@@ -135,10 +135,10 @@ def _compaction(value: dict[str, Any]) -> CompactionPart:
     )
 
 
-def _take_reply(draft: SessionDraft, info: dict[str, Any], parts: list[dict[str, Any]], issues: Issues) -> None:
+def _take_reply(draft: SessionDraft, info: dict[str, Any], parts: list[dict[str, Any]]) -> None:
     steps = _steps(parts)
     for step in steps:
-        read_parts = tuple(part for value in step for part in _reply_part(value, issues))
+        read_parts = tuple(part for value in step for part in _reply_part(value, draft.issues))
         said = tuple(part for part in read_parts if not isinstance(part, ToolResultPart))
         answers = tuple(part for part in read_parts if isinstance(part, ToolResultPart))
         reply = _reply(info, said, alone=len(steps) == 1)

@@ -8,13 +8,12 @@ A completion log (litellm) holds the messages of one request and the response to
 whole history; only its response has usage.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec.structs import replace
 
-from infold.core.messages import AssistantMessage, MessageId, Part, TextPart, ToolCallPart, ToolMessage, ToolResultPart
-from infold.formats.codec import finish_named
+from infold.core.messages import AssistantMessage, MessageId, Part, ToolCallPart, ToolResultPart
 from infold.transcripts.record import Issues, RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (
@@ -28,12 +27,12 @@ from infold.transcripts.values import (
     mapping,
     model_ref,
     number,
-    openai_usage,
     reply_parts,
     string,
     time_ms,
     to_json,
-    user_parts,
+    user_blocks,
+    with_response,
 )
 
 SILENT = frozenset({"recall", "change_agent_state", "null", "condensation"})
@@ -55,12 +54,12 @@ def recognises(head: Head) -> bool:
     return bool(events) and all("source" in event and ("action" in event or "observation" in event) for event in events)
 
 
-def read_lines(source: Source, issues: Issues) -> list[RecordedSession]:
+def read_lines(source: Source) -> list[RecordedSession]:
     """Return one session per run."""
     return [
         session
         for line, value in source.records()
-        for session in _session(value.get("history"), _subject(value) or f"run-{line}", issues)
+        for session in _sessions(value.get("history"), _subject(value) or f"run-{line}", source.issues)
     ]
 
 
@@ -71,18 +70,17 @@ def _subject(value: Mapping[str, Any]) -> str:
     return string(value, "instance_id") or numbered
 
 
-def read(source: Source, issues: Issues) -> list[RecordedSession]:
+def read(source: Source) -> list[RecordedSession]:
     """Return the one session of an event list."""
-    return list(_session(source.document(), source.name, issues))
+    return _sessions(source.document(), source.name, source.issues)
 
 
-def _session(history: Any, name: str, issues: Issues) -> Iterator[RecordedSession]:
+def _sessions(history: Any, name: str, issues: Issues) -> list[RecordedSession]:
     reader = _Reader(SessionDraft(name, issues))
     for event in items(history):
         for single in event if isinstance(event, list) else (event,):
             reader.take(mapping(single))
-    if reader.draft.messages:
-        yield reader.draft.session()
+    return reader.draft.sessions()
 
 
 class _Reader:
@@ -96,7 +94,7 @@ class _Reader:
             self._take_observation(event)
         elif event.get("source") == "user" and event.get("action") == "message":
             said = string(dig(event, "args", "content") or event.get("message"))
-            self.draft.add_user(user_parts(said) if said else (), _name(event), time_ms(event, "timestamp"))
+            self.draft.add_user(user_blocks(said), _name(event), time_ms(event, "timestamp"))
         elif event.get("action") == "system":
             self._take_system(mapping(event, "args"))
         elif event.get("source") == "agent" and string(event, "action") not in SILENT:
@@ -117,10 +115,11 @@ class _Reader:
         self.draft.start_calls(parts, at)
         if not name or name not in self._replies:
             self._replies.add(name)
-            self.draft.add(_reply(event, response, parts))
+            reply = AssistantMessage(MessageId(name or _name(event)), parts, at)
+            self.draft.add(with_response(reply, response))
 
     def _whole_reply(self, response: dict[str, Any]) -> tuple[Part, ...]:
-        message = mapping(dig(next(iter(items(response, "choices")), None), "message"))
+        message = mapping(first_choice(response), "message")
         return (*reply_parts(message.get("content")), *chat_calls(message))
 
     def _lone_action(self, event: dict[str, Any]) -> tuple[Part, ...]:
@@ -128,7 +127,7 @@ class _Reader:
         args = mapping(event, "args")
         said = string(args.get("thought") or args.get("content") or event.get("message"))
         action = string(event, "action")
-        texts = (TextPart(said),) if said else ()
+        texts = reply_parts(said)
         if action not in CALLED:
             return texts
         call_id = f"action-{string(event.get('id')) or len(self.draft.messages)}"
@@ -143,7 +142,7 @@ class _Reader:
         said = _observed(event)
         if not call_id:
             self.draft.issues.repair("an observation answers no tool call; it is synthetic text")
-            self.draft.add_user((TextPart(said, synthetic=True),) if said else (), _name(event), at)
+            self.draft.add_user(user_blocks(said, synthetic=True), _name(event), at)
             return
         part = ToolResultPart(
             call_id=call_id,
@@ -151,22 +150,8 @@ class _Reader:
             output=said,
             status="error" if event.get("observation") == "error" else "completed",
             exit_status=_exit_status(event),
-            started_ms=self.draft.started_ms.get(call_id),
-            finished_ms=at,
         )
-        self.draft.add(ToolMessage(MessageId(_name(event) or self.draft.new_id()), (part,), at))
-
-
-def _reply(event: dict[str, Any], response: dict[str, Any], parts: tuple[Part, ...]) -> AssistantMessage:
-    choice = first_choice(response)
-    return AssistantMessage(
-        id=MessageId(string(response, "id") or _name(event)),
-        parts=parts,
-        created_ms=time_ms(event, "timestamp"),
-        model=model_ref(response.get("model")),
-        usage=openai_usage(response.get("usage")),
-        finish=finish_named(choice.get("finish_reason")),
-    )
+        self.draft.add_result(part, _name(event), at)
 
 
 def _observed(event: dict[str, Any]) -> str:
@@ -197,31 +182,23 @@ def recognises_completion(head: Head) -> bool:
     )
 
 
-def read_completion(source: Source, issues: Issues) -> list[RecordedSession]:
+def read_completion(source: Source) -> list[RecordedSession]:
     """Return the one session of a log, named after its response."""
     document = mapping(source.document())
-    draft = SessionDraft(string(document, "response", "id") or "completion", issues)
+    draft = SessionDraft(string(document, "response", "id") or "completion", source.issues)
     tools = dig(document, "kwargs", "tools") or document.get("tools")
     draft.tools = to_json(tools) if tools else ""
     for value in items(document, "messages"):
         add_chat_message(draft, mapping(value))
     _add_response(draft, document)
-    return [draft.session()] if draft.messages else []
+    return draft.sessions()
 
 
 def _add_response(draft: SessionDraft, document: dict[str, Any]) -> None:
     response = mapping(document, "response")
     draft.model = model_ref(response.get("model"))
-    choice = first_choice(response)
-    reply = chat_message({"role": "assistant", **mapping(choice, "message")}, draft.new_id())
+    at = time_ms(document.get("timestamp") or response.get("created"))
+    value = {"role": "assistant", **mapping(first_choice(response), "message")}
+    reply = chat_message(value, draft.new_id(), created_ms=at)
     if isinstance(reply, AssistantMessage):
-        draft.add(
-            replace(
-                reply,
-                created_ms=time_ms(document.get("timestamp") or response.get("created")),
-                model=draft.model,
-                usage=openai_usage(response.get("usage")),
-                cost=number(document, "cost"),
-                finish=finish_named(choice.get("finish_reason")),
-            )
-        )
+        draft.add(with_response(replace(reply, cost=number(document, "cost")), response))

@@ -7,14 +7,11 @@ a tree; they are read in file order.
 
 from typing import Any
 
-from msgspec.structs import replace
-
 from infold.core.messages import (
     AssistantMessage,
     MessageId,
     TextPart,
     ToolCallPart,
-    ToolMessage,
     ToolResultPart,
     Usage,
     WorkPath,
@@ -48,12 +45,12 @@ def recognises(head: Head) -> bool:
     )
 
 
-def read(source: Source, issues: Issues) -> list[RecordedSession]:
+def read(source: Source) -> list[RecordedSession]:
     """Return the one session of a file."""
-    reader = _Reader(issues)
+    reader = _Reader(source.issues)
     for line, value in source.records():
         reader.take(value, line)
-    return [reader.draft.session()] if reader.draft.messages else []
+    return reader.draft.sessions()
 
 
 class _Reader:
@@ -120,10 +117,8 @@ class _Reader:
         )
 
     def _take_result(self, message: dict[str, Any], name: str, at: int | None) -> None:
-        call_id = string(message, "toolCallId")
-        part = result_part(call_id, message, tool=string(message, "toolName"))
-        part = replace(part, started_ms=self.draft.started_ms.get(call_id), finished_ms=at)
-        self.draft.add(ToolMessage(MessageId(name), (part,), at))
+        part = result_part(string(message, "toolCallId"), message, tool=string(message, "toolName"))
+        self.draft.add_result(part, name, at)
 
     def _take_command(self, message: dict[str, Any], name: str, at: int | None) -> None:
         call = ToolCallPart(f"{name}-bash", "bash", to_json({"command": message.get("command")}))
@@ -134,9 +129,8 @@ class _Reader:
             string(message, "output"),
             status="interrupted" if message.get("cancelled") else "completed",
             exit_status=exit_code(message, "exitCode"),
-            finished_ms=at,
         )
-        self.draft.add(ToolMessage(MessageId(f"{name}-result"), (part,), at))
+        self.draft.add_result(part, f"{name}-result", at)
 
     def _take_compaction(self, entry: dict[str, Any], name: str) -> None:
         summary = string(entry, "summary")

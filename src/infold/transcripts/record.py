@@ -67,7 +67,7 @@ class RecordedSession(Struct, frozen=True, omit_defaults=True):
     """
 
     id: str
-    messages: tuple[Message, ...]
+    messages: tuple[Message, ...] = ()
     model: ModelRef | None = None
     system: str = ""
     tools: str = ""
@@ -105,27 +105,24 @@ class Issues:
     """Collects what a reader leaves out or repairs, one entry per reason however often it occurs."""
 
     def __init__(self) -> None:
-        self._first: dict[tuple[str, bool], int] = {}
-        self._count: dict[tuple[str, bool], int] = {}
+        self._found: dict[tuple[str, bool], Skipped] = {}
 
     def skip(self, reason: str, line: int = 0) -> None:
         """Note that content is left out."""
-        self._tell((reason, False), line)
+        self._note(Skipped(reason, line))
 
     def repair(self, reason: str, line: int = 0) -> None:
         """Note that content is kept in another shape."""
-        self._tell((reason, True), line)
+        self._note(Skipped(reason, line, repaired=True))
 
-    def _tell(self, key: tuple[str, bool], line: int) -> None:
-        self._first.setdefault(key, line)
-        self._count[key] = self._count.get(key, 0) + 1
+    def _note(self, issue: Skipped) -> None:
+        key = (issue.reason, issue.repaired)
+        first = self._found.get(key)
+        self._found[key] = issue if first is None else replace(first, count=first.count + 1)
 
     def skipped(self) -> tuple[Skipped, ...]:
         """Return the issues so far, in the order in which the reasons were first met."""
-        return tuple(
-            Skipped(reason, line=line, count=self._count[reason, repaired], repaired=repaired)
-            for (reason, repaired), line in self._first.items()
-        )
+        return tuple(self._found.values())
 
 
 class SessionDraft:
@@ -156,6 +153,11 @@ class SessionDraft:
         if parts:
             self.add(UserMessage(MessageId(message_id) if message_id else self.new_id(), parts, created_ms))
 
+    def add_result(self, result: ToolResultPart, message_id: str = "", finished_ms: int | None = None) -> None:
+        """Append a tool's result as a message of its own, with the time of its call if that is known."""
+        timed = replace(result, started_ms=self.started_ms.get(result.call_id), finished_ms=finished_ms)
+        self.add(ToolMessage(MessageId(message_id) if message_id else self.new_id(), (timed,), finished_ms))
+
     def start_calls(self, parts: tuple[Part, ...], at: int | None) -> None:
         """Remember when the calls among these parts were made, for the results that answer them."""
         self.started_ms |= {part.call_id: at for part in parts if isinstance(part, ToolCallPart)}
@@ -174,6 +176,10 @@ class SessionDraft:
             self._compactions[-1] = replace(self._compactions[-1], summary=summary)
         else:
             self._compactions.append(RecordedCompaction(len(self.messages) - 1, summary))
+
+    def sessions(self) -> list[RecordedSession]:
+        """Return the one session, or none if there is no message."""
+        return [self.session()] if self.messages else []
 
     def session(self) -> RecordedSession:
         """Return the session, repaired where it breaks the laws of a record."""

@@ -4,7 +4,6 @@ Content decides; the file's name is only a hint if content does not. `read_trans
 package that opens a file.
 """
 
-import io
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -31,10 +30,10 @@ from infold.transcripts import (
     swe_agent,
     tau,
 )
-from infold.transcripts.record import Issues, RecordedSession, Transcript, import_session
+from infold.transcripts.record import RecordedSession, Transcript, import_session
 from infold.transcripts.source import BOUNDS, Bounds, Head, Progress, Source, open_file
 
-Read: TypeAlias = Callable[[Source, Issues], list[RecordedSession]]
+Read: TypeAlias = Callable[[Source], list[RecordedSession]]
 
 
 class _Format(NamedTuple):
@@ -93,36 +92,22 @@ def read_transcript(
     Raise `UnknownFormat` if no format recognises it, `BrokenInput` if nothing in it can be read.
     """
     with open_file(path) as stream:
-        issues = Issues()
-        source = Source(
-            stream,
-            name=path.name,
-            issues=issues,
-            total_bytes=path.stat().st_size,
-            bounds=bounds,
-            progress=progress,
-        )
-        return _read(source, issues, format)
+        size = path.stat().st_size
+        return read_source(Source(stream, name=path.name, total_bytes=size, bounds=bounds, progress=progress), format)
 
 
-def read_bytes(data: bytes, *, name: str, format: str | None = None, bounds: Bounds = BOUNDS) -> Transcript:  # noqa: A002
-    """Read a transcript from bytes; `name` is used in messages, and as a hint if the content is not recognised."""
-    issues = Issues()
-    source = Source(io.BytesIO(data), name=name, issues=issues, total_bytes=len(data), bounds=bounds)
-    return _read(source, issues, format)
-
-
-def _read(source: Source, issues: Issues, asked: str | None) -> Transcript:
+def read_source(source: Source, format_name: str | None = None) -> Transcript:
+    """Read an open source; its name is a hint if the content is not recognised."""
     head = source.head()
-    form = _recognise(head) if asked is None else _format_named(asked, head)
-    sessions = form.read(source, issues)
+    form = _recognise(head) if format_name is None else _format_named(format_name, head)
+    sessions = form.read(source)
     if not sessions:
         raise BrokenInput(
             form.name, f"{source.name} holds no message", remedy="check the file, or name another --format"
         )
     if form.name != OWN:
         sessions = [import_session(session) for session in sessions]
-    return Transcript(form.name, _with_unique_ids(sessions), issues.skipped())
+    return Transcript(form.name, _with_unique_ids(sessions), source.issues.skipped())
 
 
 def _with_unique_ids(sessions: list[RecordedSession]) -> tuple[RecordedSession, ...]:

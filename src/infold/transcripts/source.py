@@ -142,12 +142,6 @@ class TextLine(NamedTuple):
     text: str
 
 
-class _RawLine(NamedTuple):
-    number: int
-    data: bytes
-    too_long: bool
-
-
 class Head:
     """The beginning of a source, by which formats are recognised; the whole document only if a format asks for it."""
 
@@ -177,13 +171,12 @@ class Source:
         stream: io.BufferedIOBase,
         *,
         name: str,
-        issues: Issues,
         total_bytes: int = 0,
         bounds: Bounds = BOUNDS,
         progress: Progress | None = None,
     ) -> None:
         self.name = name
-        self.issues = issues
+        self.issues = Issues()
         self._bounds = bounds
         self._meter = _MeteredStream(stream, total_bytes, progress)
         self._chunks = self._bounded(_decompress(self._meter))
@@ -223,53 +216,44 @@ class Source:
 
     def records(self) -> Iterator[JsonLine]:
         """Yield every line that is a JSON object; any other line is noted and skipped."""
-        for raw in self._lines():
-            value = self._decoded(raw)
+        for number, data in self._lines():
+            value = self._decoded(data, number) if data.strip() else None
             if isinstance(value, dict):
-                yield JsonLine(raw.number, value)
+                yield JsonLine(number, value)
             elif value is not None:
-                self.issues.skip("a line is JSON but not an object", raw.number)
+                self.issues.skip("a line is JSON but not an object", number)
 
     def text_lines(self) -> Iterator[TextLine]:
         """Yield every line as text, without its line break."""
-        for raw in self._lines():
-            yield TextLine(raw.number, self._text(raw).removesuffix("\r"))
+        for number, data in self._lines():
+            yield TextLine(number, decode_utf8(data, self.issues, number).removesuffix("\r"))
 
     def document(self) -> Any:
         """Return the whole source as one JSON value, decoded once; raise `BrokenInput` if it is not JSON."""
         if self._document is None:
-            self._document = decode_document(self._everything(), self.name, self.issues)
+            self._document = decode_document(b"".join(self._take_chunks()), self.name, self.issues)
         self._ahead = b""
         return self._document
 
-    def _everything(self) -> bytes:
-        ahead, self._ahead = self._ahead, b""
-        data = b"".join(chain((ahead,), self._chunks))
-        return data.removeprefix(BYTE_ORDER_MARK)
-
-    def _lines(self) -> Iterator[_RawLine]:
+    def _take_chunks(self) -> Iterator[bytes]:
         ahead, self._ahead = self._ahead.removeprefix(BYTE_ORDER_MARK), b""
-        return _split_lines(chain((ahead,), self._chunks), self._bounds.line_bytes)
+        return chain((ahead,), self._chunks)
 
-    def _decoded(self, raw: _RawLine) -> Any:
-        if raw.too_long:
-            self.issues.skip(f"a line is longer than {self._bounds.line_bytes:,} bytes", raw.number)
-            return None
-        if not raw.data.strip():
-            return None
+    def _lines(self) -> Iterator[tuple[int, bytes]]:
+        """Yield each line with its number; one that is too long is noted, and is empty."""
+        for number, (line, too_long) in enumerate(_split_lines(self._take_chunks(), self._bounds.line_bytes), 1):
+            if too_long:
+                self.issues.skip(f"a line is longer than {self._bounds.line_bytes:,} bytes", number)
+            yield number, line
+
+    def _decoded(self, line: bytes, number: int) -> Any:
         try:
-            return decode_line(raw.data, self.issues, raw.number)
+            return decode_line(line, self.issues, number)
         except RecursionError:
-            self.issues.skip("a line holds JSON nested too deep", raw.number)
+            self.issues.skip("a line holds JSON nested too deep", number)
         except ValueError:
-            self.issues.skip("a line is not JSON (cut off, or not part of the record)", raw.number)
+            self.issues.skip("a line is not JSON (cut off, or not part of the record)", number)
         return None
-
-    def _text(self, raw: _RawLine) -> str:
-        if raw.too_long:
-            self.issues.skip(f"a line is longer than {self._bounds.line_bytes:,} bytes", raw.number)
-            return ""
-        return decode_utf8(raw.data, self.issues, raw.number)
 
     def _bounded(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
         size = 0
@@ -330,22 +314,22 @@ def _decompress(meter: _MeteredStream) -> Iterator[bytes]:
         yield chunk
 
 
-def _split_lines(chunks: Iterator[bytes], max_bytes: int) -> Iterator[_RawLine]:
-    """Yield the lines; the bytes of one that is too long are dropped while they arrive."""
-    number, size = 1, 0
+def _split_lines(chunks: Iterator[bytes], max_bytes: int) -> Iterator[tuple[bytes, bool]]:
+    """Yield each line and whether it is too long; the bytes of such a line are dropped while they arrive."""
+    size = 0
     pieces: list[bytes] = []
     for chunk in chunks:
         for place, piece in enumerate(chunk.split(b"\n")):
             if place:
-                yield _RawLine(number, b"".join(pieces), size > max_bytes)
-                number, size, pieces = number + 1, 0, []
+                yield b"".join(pieces), size > max_bytes
+                size, pieces = 0, []
             size += len(piece)
             if size <= max_bytes:
                 pieces.append(piece)
             else:
                 pieces.clear()
     if size:
-        yield _RawLine(number, b"".join(pieces), size > max_bytes)
+        yield b"".join(pieces), size > max_bytes
 
 
 def _refuse_binary(data: bytes, name: str) -> None:

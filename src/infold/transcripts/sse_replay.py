@@ -8,20 +8,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from infold.core.messages import (
-    AssistantMessage,
-    MessageId,
-    Part,
-    ReasoningPart,
-    TextPart,
-    ToolCallPart,
-    ToolMessage,
-    ToolResultPart,
-)
+from infold.core.messages import AssistantMessage, MessageId, ReasoningPart, ToolCallPart, ToolMessage, ToolResultPart
 from infold.formats.codec import finish_named
 from infold.transcripts.record import Issues, RecordedSession, SessionDraft
-from infold.transcripts.source import Head, Source, TextLine
-from infold.transcripts.values import items, mapping, string, to_json, user_parts
+from infold.transcripts.source import Head, Source
+from infold.transcripts.values import items, mapping, reply_parts, string, to_json, user_parts
 
 
 class _Event(NamedTuple):
@@ -37,35 +28,27 @@ def recognises(head: Head) -> bool:
     )
 
 
-def read(source: Source, issues: Issues) -> list[RecordedSession]:
+def read(source: Source) -> list[RecordedSession]:
     """Return the one session of a replay."""
-    reader = _Reader(issues)
-    for event in _events(source.text_lines(), issues):
+    reader = _Reader(source.issues)
+    for event in _events(source):
         reader.take(event)
     reader.end()
-    return [reader.draft.session()] if reader.draft.messages else []
+    return reader.draft.sessions()
 
 
-def _events(lines: Iterator[TextLine], issues: Issues) -> Iterator[_Event]:
+def _events(source: Source) -> Iterator[_Event]:
     kind = ""
-    for number, line in lines:
+    for number, line in source.text_lines():
         if line.startswith("event:"):
             kind = line.removeprefix("event:").strip()
         elif line.startswith("data:"):
-            data = _decoded(line.removeprefix("data:").strip())
-            if data is None:
-                issues.skip("an event's data is not JSON (cut off, or not part of the record)", number)
-            else:
-                yield _Event(kind, data)
+            try:
+                yield _Event(kind, mapping(msgspec.json.decode(line.removeprefix("data:").strip())))
+            except (ValueError, RecursionError):
+                source.issues.skip("an event's data is not JSON (cut off, or not part of the record)", number)
         elif line.strip():
-            issues.skip("a line is neither event nor data", number)
-
-
-def _decoded(text: str) -> dict[str, Any] | None:
-    try:
-        return mapping(msgspec.json.decode(text))
-    except (ValueError, RecursionError):
-        return None
+            source.issues.skip("a line is neither event nor data", number)
 
 
 class _Growing:
@@ -101,11 +84,13 @@ class _Growing:
         open_call["pieces"].append(string(piece, "args"))
 
     def message(self) -> AssistantMessage:
-        thought, said = "".join(self.thought), "".join(self.said)
-        parts: list[Part] = [ReasoningPart(thought)] if thought else []
-        parts += [TextPart(said)] if said else []
-        parts += [_call(call) for call in self.calls]
-        return AssistantMessage(MessageId(self.id), tuple(parts), agent=self.agent, finish=finish_named(self.finish))
+        thought = "".join(self.thought)
+        parts = (
+            *((ReasoningPart(thought),) if thought else ()),
+            *reply_parts("".join(self.said)),
+            *map(_call, self.calls),
+        )
+        return AssistantMessage(MessageId(self.id), parts, agent=self.agent, finish=finish_named(self.finish))
 
 
 def _call(call: dict[str, Any]) -> ToolCallPart:

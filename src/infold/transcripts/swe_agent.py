@@ -8,14 +8,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from infold.core.messages import (
-    AssistantMessage,
-    MessageId,
-    ToolCallPart,
-    ToolMessage,
-    ToolResultPart,
-)
-from infold.transcripts.record import Issues, RecordedSession, SessionDraft
+from infold.core.messages import AssistantMessage, ToolCallPart, ToolMessage, ToolResultPart
+from infold.transcripts.record import RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (
     add_chat_message,
@@ -42,15 +36,15 @@ def recognises(head: Head) -> bool:
     )
 
 
-def read(source: Source, issues: Issues) -> list[RecordedSession]:
+def read(source: Source) -> list[RecordedSession]:
     """Return the one session of a run: its history, or its steps if the record has no history."""
     document = mapping(source.document())
-    draft = SessionDraft(string(document, "instance_id") or source.name, issues)
+    draft = SessionDraft(string(document, "instance_id") or source.name, source.issues)
     draft.model = model_ref(dig(document, "replay_config", "agent", "model", "name"))
     reader = _Reader(draft)
     for message in items(document, "history") or _history(items(document, "trajectory")):
         reader.take(mapping(message))
-    return [draft.session()] if draft.messages else []
+    return draft.sessions()
 
 
 def _history(steps: list[Any]) -> list[dict[str, Any]]:
@@ -96,14 +90,11 @@ class _Reader:
 
     def _answer(self, value: dict[str, Any]) -> None:
         output = plain_text(reply_parts(value.get("content")))
-        part = ToolResultPart(self._asked, "bash", output)
+        self.draft.add_result(ToolResultPart(self._asked, "bash", output))
         self._asked = ""
-        self.draft.add(ToolMessage(self.draft.new_id(), (part,)))
 
     def _take_result(self, value: dict[str, Any]) -> None:
         """Add a result; since 1.0 it names its call in a list, and several names mean one text for all of them."""
-        names = [string(name) for name in items(value, "tool_call_ids")]
-        names = names or [string(value, "tool_call_id")]
-        first = result_part(names[0], value)
+        names = [string(name) for name in items(value, "tool_call_ids")] or [string(value, "tool_call_id")]
         rest = (ToolResultPart(name, "", "(see the first result)") for name in names[1:])
-        self.draft.add(ToolMessage(MessageId(self.draft.new_id()), (first, *rest)))
+        self.draft.add(ToolMessage(self.draft.new_id(), (result_part(names[0], value), *rest)))

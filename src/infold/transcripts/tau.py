@@ -33,13 +33,12 @@ def recognises(head: Head) -> bool:
     return isinstance(document, list) and bool(document) and {"task_id", "traj"} <= mapping(document[0]).keys()
 
 
-def read(source: Source, issues: Issues) -> list[RecordedSession]:
+def read(source: Source) -> list[RecordedSession]:
     """Return one session per dialogue, named after task and trial."""
     sessions: list[RecordedSession] = []
     for dialogue in map(mapping, items(source.document())):
-        draft = SessionDraft(
-            f"task-{string(dialogue.get('task_id'))}-trial-{string(dialogue.get('trial')) or 0}", issues
-        )
+        name = f"task-{string(dialogue.get('task_id'))}-trial-{string(dialogue.get('trial')) or 0}"
+        draft = SessionDraft(name, source.issues)
         for value in items(dialogue, "traj"):
             add_chat_message(draft, mapping(value))
         sessions += [draft.session()] if items(dialogue, "traj") else []
@@ -51,14 +50,14 @@ def recognises_simulations(head: Head) -> bool:
     return isinstance(dig(head.document, "simulations"), list) and "info" in mapping(head.document)
 
 
-def read_simulations(source: Source, issues: Issues) -> list[RecordedSession]:
+def read_simulations(source: Source) -> list[RecordedSession]:
     """Return the agent's session of each simulation, followed by the customer's if the customer used tools."""
     document = mapping(source.document())
     info = mapping(document, "info")
     return [
         session
         for simulation in items(document, "simulations")
-        for session in _sessions(mapping(simulation), info, issues)
+        for session in _sessions(mapping(simulation), info, source.issues)
     ]
 
 

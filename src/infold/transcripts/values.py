@@ -1,12 +1,12 @@
 """What readers share: values of any type read safely, usage and models, content blocks, chat messages, marked text."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec.json import encode
 from msgspec.structs import replace
 
 from infold.core.messages import (
@@ -26,7 +26,7 @@ from infold.core.messages import (
     UserMessage,
     text_of,
 )
-from infold.formats.codec import inclusive_usage
+from infold.formats.codec import finish_named, inclusive_usage
 from infold.formats.harness_text import split_harness_text
 from infold.transcripts.record import SessionDraft
 
@@ -167,31 +167,21 @@ MEDIA_TYPES = frozenset(
 
 def reply_parts(content: Any) -> tuple[Part, ...]:
     """Return what a model wrote: a string or blocks."""
-    if isinstance(content, str):
-        return (TextPart(content),) if content else ()
-    return tuple(
-        part for block in items(content) for part in _part(block, said=lambda text: (TextPart(text),) if text else ())
-    )
+    blocks = [content] if isinstance(content, str) else items(content)
+    return tuple(part for block in blocks for part in _part(block, said=lambda text: (TextPart(text),)))
 
 
 def user_blocks(content: Any, *, synthetic: bool = False) -> tuple[Part, ...]:
     """Return what stands under the user's role, a string or blocks; all of it synthetic if a program wrote it."""
-
-    def said(written: str) -> tuple[TextPart, ...]:
-        return user_parts(written, synthetic=synthetic) if written else ()
-
-    if isinstance(content, str):
-        return said(content)
-    return tuple(part for block in items(content) for part in _part(block, said=said))
+    blocks = [content] if isinstance(content, str) else items(content)
+    return tuple(part for block in blocks for part in _part(block, said=partial(user_parts, synthetic=synthetic)))
 
 
-def _part(block: Any, *, said: Any) -> Iterator[Part]:
-    if isinstance(block, str):
-        yield from said(block)
-        return
+def _part(block: Any, *, said: Callable[[str], tuple[TextPart, ...]]) -> Iterator[Part]:
     kind = string(block, "type")
-    if kind in TEXT_TYPES or (not kind and "text" in mapping(block)):
-        yield from said(string(block.get("text") or block.get("refusal")))
+    if isinstance(block, str) or kind in TEXT_TYPES or (not kind and "text" in mapping(block)):
+        text = block if isinstance(block, str) else string(block.get("text") or block.get("refusal"))
+        yield from said(text) if text else ()
     elif kind in ("thinking", "reasoning", "redacted_thinking"):
         yield _reasoning(block)
     elif kind in CALL_TYPES:
@@ -206,15 +196,13 @@ def _part(block: Any, *, said: Any) -> Iterator[Part]:
 
 def reasoning_part(thought: str, secret: Any = None) -> ReasoningPart:
     """Return a thought; `secret` is data for its provider, kept as JSON."""
-    return ReasoningPart(thought, provider_data=encode(secret).decode()) if secret else ReasoningPart(thought)
+    return ReasoningPart(thought, provider_data=msgspec.json.encode(secret).decode() if secret else "")
 
 
 def call_part(call_id: str, tool: str, arguments: Any, secret: Any = None) -> ToolCallPart:
     """Return a call; `secret` is data for its provider, kept as JSON."""
-    written = to_json(arguments)
-    if not secret:
-        return ToolCallPart(call_id, tool, written)
-    return ToolCallPart(call_id, tool, written, provider_data=encode(secret).decode())
+    data = msgspec.json.encode(secret).decode() if secret else ""
+    return ToolCallPart(call_id, tool, to_json(arguments), provider_data=data)
 
 
 def _reasoning(block: dict[str, Any]) -> ReasoningPart:
@@ -313,6 +301,16 @@ def add_chat_message(draft: SessionDraft, value: dict[str, Any], *, created_ms: 
 def first_choice(response: Any) -> dict[str, Any]:
     """Return the first choice of a chat reply."""
     return mapping(next(iter(items(response, "choices")), None))
+
+
+def with_response(reply: AssistantMessage, response: dict[str, Any], provider: Any = "") -> AssistantMessage:
+    """Return a reply with the model, usage and finish reason of the provider's chat response."""
+    return replace(
+        reply,
+        model=model_ref(response.get("model"), provider),
+        usage=openai_usage(response.get("usage")),
+        finish=finish_named(first_choice(response).get("finish_reason")),
+    )
 
 
 def _thoughts(value: dict[str, Any]) -> tuple[Part, ...]:

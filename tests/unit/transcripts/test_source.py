@@ -5,10 +5,9 @@ import io
 from pathlib import Path
 
 import pytest
+from tests.support.transcripts import read_bytes
 
 from infold.errors import BrokenInput
-from infold.transcripts.record import Issues
-from infold.transcripts.registry import read_bytes
 from infold.transcripts.source import BOUNDS, Bounds, Source
 
 USER = b'{"type":"message","message":{"role":"user","content":"%s"}}\n'
@@ -16,9 +15,9 @@ USER = b'{"type":"message","message":{"role":"user","content":"%s"}}\n'
 
 def records(data: bytes, bounds: Bounds = BOUNDS) -> tuple[list[int], list[str]]:
     """The lines that were read, and the reasons for the others."""
-    issues = Issues()
-    found = [record.line for record in Source(io.BytesIO(data), name="x", issues=issues, bounds=bounds).records()]
-    return found, [skip.reason for skip in issues.skipped()]
+    source = Source(io.BytesIO(data), name="x", bounds=bounds)
+    found = [record.line for record in source.records()]
+    return found, [skip.reason for skip in source.issues.skipped()]
 
 
 def test_noise_between_records_is_passed_over() -> None:
