@@ -11,7 +11,6 @@ from hashlib import sha256
 from typing import Any, TypeGuard
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.core.messages import (
@@ -28,7 +27,6 @@ from infold.core.messages import (
     TextPart,
     ToolCallPart,
     ToolMessage,
-    ToolResultPart,
     Usage,
     UserMessage,
     calls_of,
@@ -54,130 +52,13 @@ _NAMED_ERROR = re.compile(
 )
 
 
-class PartContext(Struct, frozen=True):
-    """What writing a part needs: the results of the session by call, its messages' ids, and the time reached."""
-
-    results: Mapping[str, ToolResultPart]
-    ids: Mapping[str, str]
-    reached_ms: int
-
-
-def user_part(part: Part, told: PartContext, *, is_users: bool) -> dict[str, Any] | None:
-    """Return a part of a user message, `None` for kinds that stand elsewhere; all but the user's own text is synthetic."""
-    match part:
-        case TextPart():
-            return _text(part.text, synthetic=part.synthetic or not is_users, ignored=part.ignored)
-        case FilePart():
-            return _file(part)
-        case CompactionPart():
-            kept = told.ids.get(part.first_kept_id or "")
-            flags = {"overflow": True} if part.overflow else {}
-            return {"type": "compaction", "auto": part.auto, **flags, **({"tail_start_id": kept} if kept else {})}
-        case _:
-            return None
-
-
-def reply_part(part: Part, told: PartContext) -> dict[str, Any] | None:  # noqa: PLR0911 - one return for each kind of part
-    """Return a part of a reply, a call with its result; `None` for kinds that no reply has."""
-    match part:
-        case TextPart():
-            return _text(part.text, synthetic=part.synthetic, ignored=part.ignored)
-        case ReasoningPart():
-            time = {"start": told.reached_ms, "end": told.reached_ms}
-            return {"type": "reasoning", "text": part.text, "time": time, **_metadata(part.provider_data)}
-        case ToolCallPart():
-            called = {"type": "tool", "callID": part.call_id, "tool": part.tool}
-            return {**called, "state": _state(part, told), **_metadata(part.provider_data)}
-        case FilePart():
-            return _file(part)
-        case StepStartPart():
-            return {"type": "step-start", **_snapshot(part)}
-        case StepFinishPart():
-            spent = {"cost": part.cost, "tokens": tokens_of(part.usage)}
-            return {"type": "step-finish", "reason": part.reason, **_snapshot(part), **spent}
-        case _:
-            return None
-
-
-def model_of(model: ModelRef | None) -> dict[str, str]:
-    """Return the model as OpenCode names it."""
-    provider, name = (model.provider, model.id) if model else ("", "")
-    return {"providerID": provider or UNKNOWN, "modelID": name or UNKNOWN}
-
-
-def tokens_of(usage: Usage | None) -> dict[str, Any]:
-    """Return usage in OpenCode's fields; zeros if none was reported."""
-    used = usage or Usage()
-    total = {"total": used.total} if used.total is not None else {}
-    cache = {"read": used.cache_read, "write": used.cache_write}
-    return {**total, "input": used.input, "output": used.output, "reasoning": used.reasoning, "cache": cache}
-
-
-def error_of(reply: AssistantMessage) -> dict[str, Any]:
-    """Return the error of a reply under one of OpenCode's names; empty if it succeeded."""
-    if reply.finish == "abort" and not reply.error:
-        return {"error": {"name": "MessageAbortedError", "data": {"message": "aborted"}}}
-    if not reply.error:
-        return {}
-    named = _NAMED_ERROR.fullmatch(reply.error)
-    name, problem = named.groups() if named else ("UnknownError", reply.error)
-    return {"error": {"name": name, "data": {"message": problem}}}
-
-
-def _state(call: ToolCallPart, told: PartContext) -> dict[str, Any]:
-    """Return the state of a call; one without a result counts as still running."""
-    given, result = arguments_of(call), told.results.get(call.call_id)
-    if result is None:
-        return {"status": "running", "input": given, "time": {"start": told.reached_ms}}
-    start = result.started_ms or told.reached_ms
-    ended = {"time": {"start": start, "end": max(start, result.finished_ms or 0)}}
-    metadata = {} if result.exit_status is None else {"exit": result.exit_status}
-    output = "\n".join(piece for piece in (result.output, *map(file_note, result.files)) if piece)
-    match result.status:
-        case "completed":
-            done = {"status": "completed", "input": given, "output": output, "title": call.tool}
-            return {**done, "metadata": metadata, **ended}
-        case "error":
-            return {"status": "error", "input": given, "error": output, "metadata": metadata, **ended}
-        case _:
-            left = {**metadata, "output": output}
-            return {"status": "error", "input": given, "error": ABORTED, "metadata": left, **ended}
-
-
-def _snapshot(part: StepStartPart | StepFinishPart) -> dict[str, str]:
-    return {"snapshot": part.snapshot} if part.snapshot else {}
-
-
-def _text(text: str, *, synthetic: bool, ignored: bool) -> dict[str, Any]:
-    marks = {"synthetic": synthetic, "ignored": ignored}
-    return {"type": "text", "text": text, **{name: True for name, is_set in marks.items() if is_set}}
-
-
-def _file(file: FilePart) -> dict[str, Any]:
-    """Return a medium by its address, or a label if that is unknown."""
-    if not file.reference.startswith(REACHABLE):
-        return _text(file_note(file), synthetic=True, ignored=False)
-    named = {"filename": file.name} if file.name else {}
-    return {"type": "file", "mime": file.media_type, **named, "url": file.reference}
-
-
-def _metadata(provider_data: str) -> dict[str, Any]:
-    """Return provider data in OpenCode's own shape, by provider; any other is meant for its own provider alone."""
-    try:
-        found = msgspec.json.decode(provider_data) if provider_data else None
-    except (ValueError, RecursionError):
-        return {}
-    by_provider = isinstance(found, dict) and bool(found) and all(isinstance(value, dict) for value in found.values())
-    return {"metadata": found} if by_provider else {}
-
-
 AGENT, COMPACTION = "build", "compaction"
 
 
 def to_opencode(session: RecordedSession) -> dict[str, Any]:
     """Return the session as one document of OpenCode's."""
-    writer = _Writer(_with_compactions(session))
-    messages = list(writer.messages())
+    writer = _Writer(session, _with_compactions(session))
+    messages = list(writer.write_messages())
     times = [message["info"]["time"]["created"] for message in messages] or [0]
     parent = session.parent or ""
     info = {
@@ -200,21 +81,14 @@ def _total_cost(session: RecordedSession) -> dict[str, Any]:
     usage = Usage()
     for reply in replies:
         usage = usage.plus(reply.usage)
-    tokens = {name: count for name, count in tokens_of(usage).items() if name != "total"}
-    return {"cost": sum(reply.cost for reply in replies), "tokens": tokens}
+    return {"cost": sum(reply.cost for reply in replies), "tokens": _tokens(replace(usage, total=None))}
 
 
 # Compactions as messages.
 
 
-class _Source(Struct, frozen=True):
-    """A session with its compactions among its messages."""
-
-    session: RecordedSession
-    messages: tuple[Message, ...]
-
-
-def _with_compactions(session: RecordedSession) -> _Source:
+def _with_compactions(session: RecordedSession) -> list[Message]:
+    """Return the messages of a session with its compactions among them."""
     messages: list[Message] = []
     folds = {fold.position: fold for fold in session.compactions if fold.summary}
     answered = {message.parent_id for message in session.messages if _is_summary(message)}
@@ -227,7 +101,7 @@ def _with_compactions(session: RecordedSession) -> _Source:
             messages += _request_and_summary(fold, session, asked)
             at = () if at and text_of(at[0]).strip() == fold.summary.strip() else at
         messages += at
-    return _Source(session, tuple(messages))
+    return messages
 
 
 def _is_summary(message: Message) -> TypeGuard[AssistantMessage]:
@@ -257,15 +131,13 @@ def _request_and_summary(
     times = [message.created_ms for message in session.messages[: fold.position] if message.created_ms is not None]
     said = max(times, default=None)
     summary = AssistantMessage(
-        *(
-            MessageId(f"{asked.id}-summary"),
-            (TextPart(fold.summary),),
-            said,
-            asked.id,
-            COMPACTION,
-            COMPACTION,
-            session.model,
-        ),
+        MessageId(f"{asked.id}-summary"),
+        (TextPart(fold.summary),),
+        said,
+        parent_id=asked.id,
+        agent=COMPACTION,
+        mode=COMPACTION,
+        model=session.model,
         summary=True,
         finish="stop",
     )
@@ -285,15 +157,14 @@ def _owner(before: Sequence[Message], first: Message) -> Message | None:
 class _Writer:
     """Writes one session: the ids it gets, the results of its calls, and the time reached."""
 
-    def __init__(self, source: _Source) -> None:
-        self._session = source.session
-        self._messages = source.messages
-        self.hash = sha256(self._session.id.encode()).hexdigest().upper()
-        own = self._session.id.startswith("ses_")
-        self.id = self._session.id if own else f"ses_{0:012x}{self.hash[:14]}"
+    def __init__(self, session: RecordedSession, messages: Sequence[Message]) -> None:
+        self._session = session
+        self._messages = messages
+        self.hash = sha256(session.id.encode()).hexdigest().upper()
+        self.id = session.id if session.id.startswith("ses_") else f"ses_{0:012x}{self.hash[:14]}"
         self._ids = self._named()
-        self._results = {part.call_id: part for message in source.messages for part in results_of(message)}
-        self._ends = _ends_by_reply(source.messages)
+        self._results = {part.call_id: part for message in messages for part in results_of(message)}
+        self._ends = _ends_by_reply(messages)
         self._asked = ""
         self._reached_ms = 0
 
@@ -303,19 +174,17 @@ class _Writer:
         paths = (m.path.cwd for m in self._messages if isinstance(m, AssistantMessage) and m.path is not None)
         return next(paths, "/")
 
-    def messages(self) -> Iterator[dict[str, Any]]:
+    def write_messages(self) -> Iterator[dict[str, Any]]:
         """Yield the messages that OpenCode has; those of tools are part of the replies before them."""
         for message in self._messages:
             if isinstance(message, ToolMessage):
                 continue
             self._reached_ms = max(self._reached_ms, message.created_ms or 0)
-            told = PartContext(self._results, self._ids, self._reached_ms)
             if isinstance(message, AssistantMessage):
                 parts = _in_order((*message.parts, *self._ends.get(message.id, ())))
-                yield self._written(self._reply(message), (reply_part(part, told) for part in parts))
+                yield self._written(self._reply(message), map(self._reply_part, parts))
             else:
-                is_users = isinstance(message, UserMessage)
-                written = [user_part(part, told, is_users=is_users) for part in message.parts]
+                written = [self._user_part(part, is_users=isinstance(message, UserMessage)) for part in message.parts]
                 if any(written):
                     self._asked = self._ids[message.id]
                     yield self._written(self._asking(message), written)
@@ -335,7 +204,7 @@ class _Writer:
             "role": "user",
             "time": {"created": self._reached_ms},
             "agent": user.agent or AGENT,
-            "model": model_of(user.model or self._session.model),
+            "model": _model(user.model or self._session.model),
             **({"system": user.system} if user.system else {}),
             **({"summary": {"title": title, "diffs": []}} if title else {}),
         }
@@ -347,17 +216,66 @@ class _Writer:
             "sessionID": self.id,
             "role": "assistant",
             "time": {"created": self._reached_ms, "completed": self._completed(reply)},
-            **error_of(reply),
+            **_error(reply),
             "parentID": self._ids.get(reply.parent_id or "", self._asked or identity),
-            **model_of(reply.model or self._session.model),
+            **_model(reply.model or self._session.model),
             "mode": reply.mode or agent,
             "agent": agent,
             "path": {"cwd": reply.path.cwd, "root": reply.path.root} if reply.path else {"cwd": "", "root": ""},
             **({"summary": True} if reply.summary else {}),
             "cost": reply.cost,
-            "tokens": tokens_of(reply.usage),
+            "tokens": _tokens(reply.usage),
             **({"finish": reply.finish} if reply.finish not in (None, "abort") else {}),
         }
+
+    def _user_part(self, part: Part, *, is_users: bool) -> dict[str, Any] | None:
+        """Return a part of a user message, `None` for kinds that stand elsewhere; all but the user's own text is synthetic."""
+        match part:
+            case TextPart():
+                return _text(part.text, synthetic=part.synthetic or not is_users, ignored=part.ignored)
+            case FilePart():
+                return _file(part)
+            case CompactionPart():
+                kept = self._ids.get(part.first_kept_id or "")
+                flags = {"overflow": True} if part.overflow else {}
+                return {"type": "compaction", "auto": part.auto, **flags, **({"tail_start_id": kept} if kept else {})}
+            case _:
+                return None
+
+    def _reply_part(self, part: Part) -> dict[str, Any] | None:
+        """Return a part of a reply, a call with its result; `None` for kinds that no reply has."""
+        match part:
+            case TextPart() | FilePart():
+                return self._user_part(part, is_users=True)
+            case ReasoningPart():
+                time = {"start": self._reached_ms, "end": self._reached_ms}
+                return {"type": "reasoning", "text": part.text, "time": time, **_metadata(part.provider_data)}
+            case ToolCallPart():
+                called = {"type": "tool", "callID": part.call_id, "tool": part.tool}
+                return {**called, "state": self._state(part), **_metadata(part.provider_data)}
+            case StepStartPart():
+                return {"type": "step-start", **_snapshot(part)}
+            case StepFinishPart():
+                spent = {"cost": part.cost, "tokens": _tokens(part.usage)}
+                return {"type": "step-finish", "reason": part.reason, **_snapshot(part), **spent}
+            case _:
+                return None
+
+    def _state(self, call: ToolCallPart) -> dict[str, Any]:
+        """Return the state of a call; one without a result counts as still running."""
+        given, result = {"input": arguments_of(call)}, self._results.get(call.call_id)
+        if result is None:
+            return {"status": "running", **given, "time": {"start": self._reached_ms}}
+        start = result.started_ms or self._reached_ms
+        time = {"start": start, "end": max(start, result.finished_ms or 0)}
+        metadata: dict[str, Any] = {} if result.exit_status is None else {"exit": result.exit_status}
+        output = "\n".join(piece for piece in (result.output, *map(file_note, result.files)) if piece)
+        if result.status == "completed":
+            done = {"status": "completed", **given, "output": output, "title": call.tool}
+            return {**done, "metadata": metadata, "time": time}
+        if result.status == "interrupted":
+            metadata, output = {**metadata, "output": output}, ABORTED
+        return {"status": "error", **given, "error": output, "metadata": metadata, "time": time}
 
     def _completed(self, reply: AssistantMessage) -> int:
         """Return when the last of its tools had answered."""
@@ -371,6 +289,56 @@ class _Writer:
         of = {"sessionID": self.id, "messageID": identity}
         numbered = enumerate((part for part in parts if part is not None), 1)
         return {"info": info, "parts": [{"id": f"prt_{at:012x}{stem}", **of, **part} for at, part in numbered]}
+
+
+def _model(model: ModelRef | None) -> dict[str, str]:
+    known = model or ModelRef("", "")
+    return {"providerID": known.provider or UNKNOWN, "modelID": known.id or UNKNOWN}
+
+
+def _tokens(usage: Usage | None) -> dict[str, Any]:
+    """Return usage in OpenCode's fields; zeros if none was reported."""
+    used = usage or Usage()
+    total = {"total": used.total} if used.total is not None else {}
+    cache = {"read": used.cache_read, "write": used.cache_write}
+    return {**total, "input": used.input, "output": used.output, "reasoning": used.reasoning, "cache": cache}
+
+
+def _error(reply: AssistantMessage) -> dict[str, Any]:
+    """Return the error of a reply under one of OpenCode's names; empty if it succeeded."""
+    error = reply.error or ("MessageAbortedError: aborted" if reply.finish == "abort" else "")
+    if not error:
+        return {}
+    named = _NAMED_ERROR.fullmatch(error)
+    name, problem = named.groups() if named else ("UnknownError", error)
+    return {"error": {"name": name, "data": {"message": problem}}}
+
+
+def _snapshot(part: StepStartPart | StepFinishPart) -> dict[str, str]:
+    return {"snapshot": part.snapshot} if part.snapshot else {}
+
+
+def _text(text: str, *, synthetic: bool, ignored: bool) -> dict[str, Any]:
+    marks = {"synthetic": synthetic, "ignored": ignored}
+    return {"type": "text", "text": text, **{name: True for name, is_set in marks.items() if is_set}}
+
+
+def _file(file: FilePart) -> dict[str, Any]:
+    """Return a medium by its address, or a label if that is unknown."""
+    if not file.reference.startswith(REACHABLE):
+        return _text(file_note(file), synthetic=True, ignored=False)
+    named = {"filename": file.name} if file.name else {}
+    return {"type": "file", "mime": file.media_type, **named, "url": file.reference}
+
+
+def _metadata(provider_data: str) -> dict[str, Any]:
+    """Return provider data in OpenCode's own shape, by provider; any other is meant for its own provider alone."""
+    try:
+        found = msgspec.json.decode(provider_data) if provider_data else None
+    except (ValueError, RecursionError):
+        return {}
+    by_provider = isinstance(found, dict) and bool(found) and all(isinstance(value, dict) for value in found.values())
+    return {"metadata": found} if by_provider else {}
 
 
 def _ends_by_reply(messages: Sequence[Message]) -> Mapping[str, tuple[StepFinishPart, ...]]:
