@@ -203,14 +203,7 @@ def _call(sequence: int, handle: str, part: ToolCallPart) -> HistoryEvent:
 def _result(sequence: int, handle: str, part: ToolResultPart, call: HistoryEvent | None) -> HistoryEvent:
     failed = part.status != "completed" or part.exit_status not in (None, 0)
     return HistoryEvent(
-        sequence,
-        handle,
-        "result",
-        part.output,
-        part.tool,
-        call=call,
-        failed=failed,
-        exit_status=part.exit_status,
+        sequence, handle, "result", part.output, part.tool, call=call, failed=failed, exit_status=part.exit_status
     )
 
 

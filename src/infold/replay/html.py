@@ -9,8 +9,17 @@ from importlib.resources import files
 
 from msgspec import Struct
 
-from infold.replay.outcome import CallOutcome, FileOutcome, PolicyOutcome, ReplayReport, SessionOutcome, Spend
-from infold.replay.table import by_window, calibration_rows, cheapest_safe, dollars, file_label, short, window_label
+from infold.replay.outcome import CallOutcome, FileOutcome, PolicyOutcome, ReplayReport, Spend
+from infold.replay.table import (
+    by_window,
+    calibration_rows,
+    cheapest_safe,
+    dollars,
+    file_label,
+    policy_cells,
+    short,
+    window_label,
+)
 
 WIDTH = 360
 
@@ -43,13 +52,11 @@ class _Frame(Struct, frozen=True):
 
 
 class _Column(Struct, frozen=True):
-    """The calls of one column of a chart: the largest request among them, and what happened in any."""
+    """The calls of one column of a chart from a number on: the largest request among them, and what happened in any."""
 
     number: int
-    prompt_tokens: int
-    read_tokens: int
+    largest: CallOutcome
     compacted: bool
-    pruned: bool
     broke: bool
 
 
@@ -57,13 +64,14 @@ def window_chart(outcome: PolicyOutcome, *, window_tokens: int, top_tokens: int)
     """Return a chart of each request's size: cached and fresh tokens, compactions and breaks of the prefix."""
     frame = _Frame(len(outcome.series), top_tokens)
     columns = _columns(outcome.series)
+    limit = f'<path class="limit" d="M{LEFT} {frame.y(window_tokens)}H{WIDTH - RIGHT}"/>'
     label = f"{outcome.policy}: tokens sent at each of {outcome.calls} calls, peak {short(outcome.peak_tokens)}"
     inside = "".join(
         (
             *_axis(frame),
-            _area("fresh", frame, [(c.number, c.prompt_tokens) for c in columns]),
-            _area("read", frame, [(c.number, c.read_tokens) for c in columns]),
-            *_limit(frame, window_tokens),
+            _area("fresh", frame, [(column.number, column.largest.prompt_tokens) for column in columns]),
+            _area("read", frame, [(column.number, column.largest.read_tokens) for column in columns]),
+            limit if 0 < window_tokens <= top_tokens else "",
             *_marks(frame, columns),
             f'<text x="{LEFT}" y="10" class="name">{escape(outcome.policy)}</text>',
             f'<text x="{WIDTH - RIGHT}" y="10" class="end">{_caption(outcome)}</text>',
@@ -80,19 +88,16 @@ def top_of(outcomes: Sequence[PolicyOutcome], window_tokens: int) -> int:
 
 def _columns(series: Sequence[CallOutcome]) -> list[_Column]:
     width = max(1, -(-len(series) // (WIDTH - LEFT - RIGHT)))
-    return [_column(start, series[start : start + width]) for start in range(0, len(series), width)]
-
-
-def _column(number: int, calls: Sequence[CallOutcome]) -> _Column:
-    largest = max(calls, key=lambda call: call.prompt_tokens)
-    return _Column(
-        number,
-        largest.prompt_tokens,
-        largest.read_tokens,
-        any(call.compactions for call in calls),
-        any(call.prunings for call in calls),
-        any(call.breaks_prefix for call in calls),
-    )
+    groups = ((start, series[start : start + width]) for start in range(0, len(series), width))
+    return [
+        _Column(
+            start,
+            max(calls, key=lambda call: call.prompt_tokens),
+            any(call.compactions for call in calls),
+            any(call.breaks_prefix for call in calls),
+        )
+        for start, calls in groups
+    ]
 
 
 def _area(part: str, frame: _Frame, points: list[tuple[int, int]]) -> str:
@@ -114,11 +119,6 @@ def _axis(frame: _Frame) -> Iterator[str]:
         yield f'<text x="{LEFT - 3}" y="{y + 3}" class="end">{short(tokens)}</text>'
     yield f'<text x="{LEFT}" y="{HEIGHT - 2}">1</text>'
     yield f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - 2}" class="end">{frame.calls} calls</text>'
-
-
-def _limit(frame: _Frame, window_tokens: int) -> Iterator[str]:
-    if 0 < window_tokens <= frame.top_tokens:
-        yield f'<path class="limit" d="M{LEFT} {frame.y(window_tokens)}H{WIDTH - RIGHT}"/>'
 
 
 def _marks(frame: _Frame, columns: Sequence[_Column]) -> Iterator[str]:
@@ -147,11 +147,11 @@ def cost_chart(outcomes: Sequence[PolicyOutcome]) -> str:
 
 def _bar(number: int, outcome: PolicyOutcome, most: float) -> str:
     top = ROW * number
-    texts = (
+    return (
         f'<text x="0" y="{top + 11}" class="name">{escape(outcome.policy)}</text>'
         f'<text x="{WIDTH}" y="{top + 11}" class="end">${dollars(outcome.dollars_with_refetch)}</text>'
+        f"{''.join(_pieces(outcome.spend, top + 15, most))}"
     )
-    return texts + "".join(_pieces(outcome.spend, top + 15, most))
 
 
 def _pieces(spend: Spend, top: int, most: float) -> Iterator[str]:
@@ -176,9 +176,10 @@ PART_NAMES = {
     "refetch": "fetched again",
 }
 
-HEADS = ("cost", "no cache", "input", "hits", "peak", "mean", "compactions", "prunings", "breaks")
-
-FAULTS = ("over", "pairs", "lost")
+HEADS = (
+    *("cost", "no cache", "input", "hits", "peak", "mean"),
+    *("compactions", "prunings", "breaks", "over", "pairs", "lost"),
+)
 
 CALIBRATION_HEADS = ("calls", "factor", "overhead", "input", "hits", "simulated", "cost", "simulated", "misses")
 
@@ -229,33 +230,26 @@ def _costs(outcomes: Sequence[PolicyOutcome]) -> Iterator[str]:
     shown = [part for part in PARTS if any(getattr(outcome.spend, part) for outcome in outcomes)]
     if shown:
         yield _key((part, PART_NAMES[part]) for part in shown)
-        yield f'<div class="grid wide">{"".join(_cost_figure(window, rows) for window, rows in windows)}</div>'
+        yield '<div class="grid wide">'
+        for window, rows in windows:
+            caption = f"<figcaption>cost by part, window {window_label(window)}</figcaption>"
+            yield f"<figure>{caption}{cost_chart(rows)}</figure>"
+        yield "</div>"
     for window, rows in windows:
+        best = cheapest_safe(rows) if any(outcome.dollars for outcome in rows) else ""
         yield f"<h3>window {window_label(window)}</h3>"
-        yield _policy_table(rows)
+        yield _table(("policy", *HEADS), (_policy_row(outcome, is_best=outcome.policy == best) for outcome in rows))
 
 
-def _cost_figure(window: int, outcomes: Sequence[PolicyOutcome]) -> str:
-    caption = f"<figcaption>cost by part, window {window_label(window)}</figcaption>"
-    return f"<figure>{caption}{cost_chart(outcomes)}</figure>"
-
-
-def _policy_table(outcomes: Sequence[PolicyOutcome]) -> str:
-    best = cheapest_safe(outcomes) if any(outcome.dollars for outcome in outcomes) else ""
-    heads = "".join(f"<th>{head}</th>" for head in ("policy", *HEADS, *FAULTS))
-    rows = "".join(_policy_row(outcome, is_best=outcome.policy == best) for outcome in outcomes)
-    return f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
+def _table(heads: Iterable[str], rows: Iterable[str]) -> str:
+    head = "".join(f"<th>{head}</th>" for head in heads)
+    return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>'
 
 
 def _policy_row(outcome: PolicyOutcome, *, is_best: bool) -> str:
-    numbers = (
-        *(dollars(outcome.dollars_with_refetch), dollars(outcome.uncached_dollars), short(outcome.input_tokens)),
-        *(f"{outcome.hit_ratio:.1%}", short(outcome.peak_tokens), short(outcome.mean_tokens)),
-        *(f"{outcome.compactions:,}", f"{outcome.prunings:,}", f"{outcome.prefix_breaks:,}"),
-    )
-    faults = (outcome.overruns, outcome.broken_pairs, outcome.without_opening)
-    cells = "".join(f"<td>{number}</td>" for number in (escape(outcome.policy), *numbers))
-    cells += "".join(f'<td class="fault">{fault:,}</td>' if fault else "<td>0</td>" for fault in faults)
+    shown = (escape(outcome.policy), dollars(outcome.dollars_with_refetch), *policy_cells(outcome))
+    cells = "".join(f"<td>{cell}</td>" for cell in shown)
+    cells += "".join(f'<td class="fault">{fault:,}</td>' if fault else "<td>0</td>" for fault in outcome.faults)
     return f'<tr class="best">{cells}</tr>' if is_best else f"<tr>{cells}</tr>"
 
 
@@ -263,15 +257,14 @@ def _calibration(replay: ReplayReport) -> Iterator[str]:
     rows = calibration_rows(replay)
     if not rows:
         return
-    heads = "".join(f"<th>{head}</th>" for head in ("session", *CALIBRATION_HEADS))
-    lines = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    lines = (f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
     yield "<h2>How far to trust it</h2>"
     yield (
         "<p>The recorded run, simulated and compared with the usage its provider reported. Misses are calls that the cache "
         "should have served by time and content and did not; in brackets the error of the cost once they are known, as they "
         "are to every policy above.</p>"
     )
-    yield f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{lines}</tbody></table></div>'
+    yield _table(("session", *CALIBRATION_HEADS), lines)
 
 
 def _files(replay: ReplayReport) -> Iterator[str]:
@@ -300,11 +293,7 @@ def _file(found: FileOutcome) -> Iterator[str]:
         yield f'<div class="grid">{"".join(f"<figure>{chart}</figure>" for chart in charts)}</div>'
     yield "<h3>the whole file</h3>"
     yield from _costs(found.outcomes)
-    yield from _session_notes(found.sessions)
-
-
-def _session_notes(sessions: Sequence[SessionOutcome]) -> Iterator[str]:
-    for note in dict.fromkeys(note for session in sessions for note in session.notes):
+    for note in dict.fromkeys(note for session in found.sessions for note in session.notes):
         yield f'<p class="quiet">{escape(note)}</p>'
 
 

@@ -9,6 +9,7 @@ from functools import reduce
 from operator import add
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 
 class Spend(Struct, frozen=True):
@@ -21,13 +22,7 @@ class Spend(Struct, frozen=True):
     refetch: float = 0.0
 
     def __add__(self, other: "Spend") -> "Spend":
-        return Spend(
-            self.read + other.read,
-            self.fresh + other.fresh,
-            self.output + other.output,
-            self.summary + other.summary,
-            self.refetch + other.refetch,
-        )
+        return Spend(*map(add, astuple(self), astuple(other)))
 
     @property
     def dollars(self) -> float:
@@ -99,6 +94,11 @@ class PolicyOutcome(Struct, frozen=True):
         return self.spend.dollars
 
     @property
+    def faults(self) -> tuple[int, int, int]:
+        """The calls over the window, the broken pairs, and the calls without the user's first request."""
+        return self.overruns, self.broken_pairs, self.without_opening
+
+    @property
     def dollars_with_refetch(self) -> float:
         """The cost including fetching lost content again."""
         return self.spend.dollars + self.spend.refetch
@@ -136,11 +136,6 @@ class RunCalibration(Struct, frozen=True):
     def input_error(self) -> float:
         """The relative error of the simulated input."""
         return _relative_error(self.simulated_input, self.recorded_input)
-
-    @property
-    def hit_error(self) -> float:
-        """The relative error of the simulated hit ratio."""
-        return _relative_error(self.simulated_hit_ratio, self.recorded_hit_ratio)
 
     @property
     def dollar_error(self) -> float:

@@ -6,6 +6,7 @@ the checkpoint is scored; the tail is a control. Nothing here uses a model or th
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from random import Random
 from statistics import fmean
@@ -55,38 +56,38 @@ def baselines_of(head: Sequence[HistoryEvent], *, budget_tokens: int) -> dict[st
     """Return the texts that each baseline leaves in view."""
     newest = {event.handle for event in [event for event in head if event.speaker == "result"][-KEPT_RESULTS:]}
     return {
-        "none": _records(head, {event.handle: event.text for event in head}),
-        "last-n": _records(*_last(head, budget_tokens)),
-        "mask-all": _records(head, {event.handle: _mask(event) for event in head}),
-        "mask-keep-10": _records(
-            head, {event.handle: event.text if event.handle in newest else _mask(event) for event in head}
-        ),
-        "head+tail lines": _records(head, {event.handle: _edges(event) for event in head}),
+        "none": _records(head, _whole),
+        "last-n": _records(_last(head, budget_tokens), _whole),
+        "mask-all": _records(head, _mask),
+        "mask-keep-10": _records(head, lambda event: event.text if event.handle in newest else _mask(event)),
+        "head+tail lines": _records(head, _edges),
     }
 
 
-def _records(head: Sequence[HistoryEvent], texts: dict[str, str]) -> tuple[ShownText, ...]:
-    """Return texts as records; a result and its call are one record."""
-    return tuple(ShownText.of(_with_call(event, texts[event.handle])) for event in head if event.speaker != "call")
+def _records(head: Sequence[HistoryEvent], shown: Callable[[HistoryEvent], str]) -> tuple[ShownText, ...]:
+    """Return what is shown of each event as records; a result and its call are one record."""
+    return tuple(ShownText.of(_with_call(event, shown(event))) for event in head if event.speaker != "call")
 
 
 def _with_call(event: HistoryEvent, text: str) -> str:
-    return text if event.call is None else f"{event.call.text}\n{_status(event)}\n{text}"
+    if event.call is None:
+        return text
+    status = "" if event.exit_status is None else f"exit {event.exit_status}"
+    return f"{event.call.text}\n{status}\n{text}"
 
 
-def _status(event: HistoryEvent) -> str:
-    return "" if event.exit_status is None else f"exit {event.exit_status}"
+def _whole(event: HistoryEvent) -> str:
+    return event.text
 
 
-def _last(head: Sequence[HistoryEvent], budget_tokens: int) -> tuple[list[HistoryEvent], dict[str, str]]:
+def _last(head: Sequence[HistoryEvent], budget_tokens: int) -> Sequence[HistoryEvent]:
     kept: list[HistoryEvent] = []
     for event in reversed(head):
         budget_tokens -= estimate(event.text, "features")
         if budget_tokens < 0:
             break
         kept.append(event)
-    kept.reverse()
-    return kept, {event.handle: event.text for event in kept}
+    return kept[::-1]
 
 
 def _mask(event: HistoryEvent) -> str:
@@ -257,30 +258,21 @@ def _measure(source: str, name: str, point: EndPoint, decoys: Sequence[HistoryFa
         texts["vendor summary"] = point.summary
         ways["vendor summary"] = (ShownText.of(point.summary, shape="prose"),)
     ways |= baselines_of(divided.head, budget_tokens=point.budget_tokens)
-    tail = tuple(ShownText.of(event.text) for event in _events_in_view(point))
+    in_view = view(fold_log(point, CUTS[-1]), INFOLD.summary)[1:]
+    tail = tuple(ShownText.of(event.text) for event in events_of(enumerate(in_view)))
+    ways_with_tail = {way: (*shown, *tail) for way, shown in ways.items() if way.startswith("infold")}
     history = "\n".join(normalise(event.text) for event in divided.head)
-    false = [fact for fact in decoys if not any(_knows(history, fact))]
+    false = [fact for fact in decoys if not _knows(history, fact)]
     facts = (*facts_of(divided), *(_decoy(fact) for fact in false))
     recall = RecallProbe(Index.of(documents_of(enumerate(point.messages[: point.cut]))))
     return Measurement(
         source=source,
         session=name,
         head_tokens=point.head_tokens,
-        facts=tuple(_score(fact, _with_tail(ways, tail) if "tail" in fact.sets else ways, recall) for fact in facts),
+        facts=tuple(_score(fact, ways_with_tail if "tail" in fact.sets else ways, recall) for fact in facts),
         tokens={way: sum(estimate(shown.text, "features") for shown in texts) for way, texts in ways.items()},
         invented={way: find_invented(text, history) for way, text in texts.items()},
     )
-
-
-def _events_in_view(point: EndPoint) -> tuple[HistoryEvent, ...]:
-    """Return the verbatim events of the view after the most folds."""
-    return events_of(enumerate(view(fold_log(point, CUTS[-1]), INFOLD.summary)[1:]))
-
-
-def _with_tail(
-    ways: Mapping[str, tuple[ShownText, ...]], tail: tuple[ShownText, ...]
-) -> dict[str, tuple[ShownText, ...]]:
-    return {way: (*shown, *tail) for way, shown in ways.items() if way.startswith("infold")}
 
 
 def _folds(point: EndPoint) -> dict[str, str]:
@@ -294,9 +286,8 @@ def _decoy(fact: HistoryFact) -> HistoryFact:
     )
 
 
-def _knows(history: str, fact: HistoryFact) -> Iterator[bool]:
-    yield from (answer in history for answer in fact.answers if fact.kind != "file")
-    yield from (cue in history for cue in fact.cues if fact.kind == "file")
+def _knows(history: str, fact: HistoryFact) -> bool:
+    return any(words in history for words in (fact.cues if fact.kind == "file" else fact.answers))
 
 
 def _score(fact: HistoryFact, ways: Mapping[str, tuple[ShownText, ...]], recall: "RecallProbe") -> ScoredFact:
@@ -420,9 +411,14 @@ def summarise_retention(measured: Sequence[Measurement]) -> RetentionSummary:
     """Return the lines of these measurements: every method, recall alone, and the last fold with recall."""
     ways = dict.fromkeys(way for one in measured for way in one.tokens)
     lines = [_way(way, [one for one in measured if way in one.tokens]) for way in ways]
-    lines += [_recall_line(f"recall: {query}", measured, _recalled_by(query)) for query in QUERIES]
-    lines += [_recall_line(f"{LAST} or recall: {query}", measured, _kept_or_recalled_by(query)) for query in QUERIES]
-    lines.append(_recall_line("in context or any recall", measured, lambda s: LAST in s.held or bool(s.recalled)))
+    alone = {f"recall: {query}": partial(_is_kept, query=query, held="") for query in QUERIES}
+    added = {f"{LAST} or recall: {query}": partial(_is_kept, query=query, held=LAST) for query in QUERIES}
+    recalls: dict[str, Callable[[ScoredFact], bool]] = {
+        **alone,
+        **added,
+        "in context or any recall": lambda s: LAST in s.held or bool(s.recalled),
+    }
+    lines += [RetentionLine(name, _rates(measured, RECALLED, kept)) for name, kept in recalls.items()]
     sessions = len({_session(one) for one in measured})
     return RetentionSummary(len(measured), sessions, sum(one.head_tokens for one in measured), tuple(lines))
 
@@ -451,16 +447,9 @@ def _way(way: str, measured: Sequence[Measurement]) -> RetentionLine:
     )
 
 
-def _recall_line(name: str, measured: Sequence[Measurement], kept: Callable[[ScoredFact], bool]) -> RetentionLine:
-    return RetentionLine(name, _rates(measured, RECALLED, kept))
-
-
-def _recalled_by(query: str) -> Callable[[ScoredFact], bool]:
-    return lambda scored: query in scored.recalled
-
-
-def _kept_or_recalled_by(query: str) -> Callable[[ScoredFact], bool]:
-    return lambda scored: LAST in scored.held or query in scored.recalled
+def _is_kept(scored: ScoredFact, *, query: str, held: str) -> bool:
+    """Return whether a method holds a fact, or the query recalls it."""
+    return held in scored.held or query in scored.recalled
 
 
 def _rates(

@@ -3,7 +3,7 @@
 A file that cannot be replayed becomes a `BrokenFile` with its reason, and the others go on.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
@@ -46,21 +46,25 @@ def calibrate(setup: ReplaySetup, billing: Billing) -> RunCalibration | None:
     """
     recording = setup.recording
     told = [call for call in recording.calls if call.usage is not None]
+    usages = [call.usage for call in told if call.usage is not None]
     if not told:
         return None
     pure, corrected = (_simulate_recorded(setup, each, told) for each in (replace(billing, misses={}), billing))
-    recorded = sum(_prompt(call) for call in told)
+    recorded = sum(usage.prompt for usage in usages)
     billed = sum(recording.reply_to(call).cost for call in told)
+    # Records often cut the output short, so that the simulated one stands with the recorded input.
+    outputs = (call.output_tokens for call in pure)
+    listed = ((usage.prompt, usage.cache_read, output) for usage, output in zip(usages, outputs, strict=True))
     return RunCalibration(
         calls=len(told),
         recorded_input=recorded,
         simulated_input=sum(call.prompt_tokens for call in pure),
-        recorded_hit_ratio=sum(_read(call) for call in told) / recorded,
+        recorded_hit_ratio=sum(usage.cache_read for usage in usages) / recorded,
         simulated_hit_ratio=_hit_ratio(pure),
         corrected_hit_ratio=_hit_ratio(corrected),
-        recorded_dollars=billed or _recorded_spend(told, pure, billing).dollars,
-        simulated_dollars=_simulated_spend(pure, billing).dollars,
-        corrected_dollars=_simulated_spend(corrected, billing).dollars,
+        recorded_dollars=billed or _cost(billing, listed),
+        simulated_dollars=_simulated_cost(billing, pure),
+        corrected_dollars=_simulated_cost(billing, corrected),
         billed=billed > 0,
         misses=len(billing.misses),
         unrecorded_shrinks=sum(call.prunings for call in pure),
@@ -72,27 +76,13 @@ def _simulate_recorded(setup: ReplaySetup, billing: Billing, told: Sequence[Reco
     return tuple(series[call.number] for call in told)
 
 
-def _recorded_spend(told: Sequence[RecordedCall], calls: Sequence[CallOutcome], billing: Billing) -> Spend:
-    """Return the recorded usage at list prices, with the simulated output: records often cut it short."""
-    spend = Spend()
-    for call, outcome in zip(told, calls, strict=True):
-        spend += billing.tariff.bill(_prompt(call), _read(call), outcome.output_tokens)
-    return spend
+def _simulated_cost(billing: Billing, calls: Sequence[CallOutcome]) -> float:
+    return _cost(billing, ((call.prompt_tokens, call.read_tokens, call.output_tokens) for call in calls))
 
 
-def _simulated_spend(calls: Sequence[CallOutcome], billing: Billing) -> Spend:
-    spend = Spend()
-    for call in calls:
-        spend += billing.tariff.bill(call.prompt_tokens, call.read_tokens, call.output_tokens)
-    return spend
-
-
-def _prompt(call: RecordedCall) -> int:
-    return 0 if call.usage is None else call.usage.prompt
-
-
-def _read(call: RecordedCall) -> int:
-    return 0 if call.usage is None else call.usage.cache_read
+def _cost(billing: Billing, calls: Iterable[tuple[int, int, int]]) -> float:
+    """Return what calls cost, each given by its prompt, its cached part and its output."""
+    return sum((billing.tariff.bill(*call) for call in calls), Spend()).dollars
 
 
 def _hit_ratio(calls: Sequence[CallOutcome]) -> float:

@@ -8,9 +8,10 @@ how the work would have gone.
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from infold.core.judge import record_text
 from infold.core.messages import Message, Usage, results_of
@@ -48,25 +49,23 @@ def simulate(
     """Simulate one policy over one session; `label_tokens` is the window to report, if it differs from the actual
     one.
     """
-    run = _Simulation(setup, billing)
+    window_tokens = billing.window_tokens if label_tokens is None else label_tokens
+    run = _Simulation(setup, billing, PolicyOutcome(name, window_tokens))
     for call in setup.recording.calls:
         request = runner.request(call)
         runner.record_reply(call, run.send(call, request))
-    return run.outcome(name, billing.window_tokens if label_tokens is None else label_tokens)
+    return replace(run.total, series=tuple(run.series))
 
 
 class _Simulation:
-    """The state and the sums of one simulation."""
+    """The state of one simulation; `total` sums up its calls."""
 
-    def __init__(self, setup: ReplaySetup, billing: Billing) -> None:
+    def __init__(self, setup: ReplaySetup, billing: Billing, total: PolicyOutcome) -> None:
         self.setup = setup
         self.billing = billing
         self.cache = PromptCache(billing.rules)
         self.series: list[CallOutcome] = []
-        self.spend = Spend()
-        self.uncached_dollars = 0.0
-        self.input_tokens = self.read_tokens = self.output_tokens = self.summary_calls = 0
-        self.broken_pairs = self.without_opening = self.refetch_tokens = 0
+        self.total = total
         self._last: Prompt | None = None
         self._answerable = setup.recording.answered
         self._opening = setup.recording.opening_position if setup.recording.opening else None
@@ -90,24 +89,28 @@ class _Simulation:
         read = self._charge(prompt, output, call)
         self._check(counted, call)
         self._fetch_again(call, request, prompt)
-        self.series.append(
-            CallOutcome(
-                prompt.tokens,
-                read,
-                output,
-                request.compactions,
-                request.prunings,
-                breaks_prefix=self._last is not None and not prompt.extends(self._last),
-                over_window=prompt.tokens > self.billing.window_tokens,
-            )
+        breaks_prefix = self._last is not None and not prompt.extends(self._last)
+        over_window = prompt.tokens > self.billing.window_tokens
+        done = (request.compactions, request.prunings)
+        self.series.append(CallOutcome(prompt.tokens, read, output, *done, breaks_prefix, over_window))
+        self._add(
+            calls=1,
+            peak_tokens=prompt.tokens,
+            prompt_tokens=prompt.tokens,
+            compactions=request.compactions,
+            prunings=request.prunings,
+            prefix_breaks=int(breaks_prefix),
+            overruns=int(over_window),
         )
         self._last = prompt
         return self._usage(prompt.tokens, read, output)
 
+    def _add(self, **counted: Any) -> None:
+        self.total += PolicyOutcome(self.total.policy, self.total.window_tokens, **counted)
+
     def _charge(self, prompt: Prompt, output: int, call: RecordedCall) -> int:
         read = self.cache.send(prompt, sent_ms=call.sent_ms, answered_ms=call.answered_ms)
-        self.spend += self.billing.tariff.bill(prompt.tokens, read, output, cached=self._is_cached(prompt.tokens))
-        self._count(prompt.tokens, read, output)
+        self._add_cost(prompt.tokens, read, output, self._bill(prompt, read, output))
         return read
 
     def _summarise(self, call: RecordedCall, content: PromptContent, output: int) -> None:
@@ -115,16 +118,15 @@ class _Simulation:
         blocks = (self.setup.counter.count(message).block for message in content.messages)
         prompt = Prompt.of([*content.opening, *blocks])
         read = self.cache.send(prompt, sent_ms=call.sent_ms)
-        bill = self.billing.tariff.bill(prompt.tokens, read, output, cached=self._is_cached(prompt.tokens))
-        self.spend += Spend(summary=bill.dollars)
-        self.summary_calls += 1
-        self._count(prompt.tokens, read, output)
+        self._add_cost(prompt.tokens, read, output, Spend(summary=self._bill(prompt, read, output).dollars))
+        self._add(summary_calls=1)
 
-    def _count(self, prompt: int, read: int, output: int) -> None:
-        self.input_tokens += prompt
-        self.read_tokens += read
-        self.output_tokens += output
-        self.uncached_dollars += self.billing.tariff.bill(prompt, 0, output, cached=False).dollars
+    def _bill(self, prompt: Prompt, read: int, output: int) -> Spend:
+        return self.billing.tariff.bill(prompt.tokens, read, output, cached=self._is_cached(prompt.tokens))
+
+    def _add_cost(self, prompt: int, read: int, output: int, spend: Spend) -> None:
+        uncached = self.billing.tariff.bill(prompt, 0, output, cached=False).dollars
+        self._add(input_tokens=prompt, read_tokens=read, output_tokens=output, spend=spend, uncached_dollars=uncached)
 
     def _is_cached(self, prompt_tokens: int) -> bool:
         return self.billing.rules.enabled and prompt_tokens >= self.billing.rules.minimum_tokens
@@ -142,9 +144,10 @@ class _Simulation:
         """Count the faults of a request; the user's first request cannot be lost before it is made."""
         called = {call_id for found in counted for call_id in found.call_ids}
         answered = {call_id for found in counted for call_id in found.result_ids}
-        self.broken_pairs += len(answered - called) + len((called - answered) & self._answerable)
-        if self._opening is not None and self._opening < call.end:
-            self.without_opening += not any(found.has_opening for found in counted)
+        broken = len(answered - called) + len((called - answered) & self._answerable)
+        is_due = self._opening is not None and self._opening < call.end
+        is_lost = is_due and not any(found.has_opening for found in counted)
+        self._add(broken_pairs=broken, without_opening=int(is_lost))
 
     def _fetch_again(self, call: RecordedCall, request: PolicyRequest, prompt: Prompt) -> None:
         """Bill another call that reads the request and fetches what was lost."""
@@ -152,39 +155,13 @@ class _Simulation:
         if lost <= 0:
             return
         bill = self.billing.tariff.bill(prompt.tokens + lost, prompt.tokens, 0, cached=self._is_cached(prompt.tokens))
-        self.refetch_tokens += lost
-        self.spend += Spend(refetch=bill.dollars)
+        self._add(refetch_tokens=lost, spend=Spend(refetch=bill.dollars))
 
     def _usage(self, prompt: int, read: int, output: int) -> Usage:
         fresh = prompt - read
         if self.billing.tariff.bills_writes and self._is_cached(prompt):
             return Usage(cache_read=read, cache_write=fresh, output=output)
         return Usage(input=fresh, cache_read=read, output=output)
-
-    def outcome(self, name: str, window_tokens: int) -> PolicyOutcome:
-        """Return the sums."""
-        prompts = [call.prompt_tokens for call in self.series]
-        return PolicyOutcome(
-            policy=name,
-            window_tokens=window_tokens,
-            calls=len(self.series),
-            input_tokens=self.input_tokens,
-            read_tokens=self.read_tokens,
-            output_tokens=self.output_tokens,
-            peak_tokens=max(prompts, default=0),
-            prompt_tokens=sum(prompts),
-            compactions=sum(call.compactions for call in self.series),
-            prunings=sum(call.prunings for call in self.series),
-            summary_calls=self.summary_calls,
-            prefix_breaks=sum(call.breaks_prefix for call in self.series),
-            overruns=sum(call.over_window for call in self.series),
-            broken_pairs=self.broken_pairs,
-            without_opening=self.without_opening,
-            refetch_tokens=self.refetch_tokens,
-            spend=self.spend,
-            uncached_dollars=self.uncached_dollars,
-            series=tuple(self.series),
-        )
 
 
 _NAMES = re.compile(
@@ -194,11 +171,10 @@ _NAMES = re.compile(
 )
 
 
-class _NeededName(Struct, frozen=True):
-    """A name that a reply uses, and the tool output it last occurred in."""
+class _ToolOutput(NamedTuple):
+    """The place of a tool's output among the messages, and its size."""
 
-    name: str
-    output: int
+    place: int
     tokens: int
 
 
@@ -207,29 +183,24 @@ def make_refetch(recording: RecordedRun, ruler: Ruler) -> Callable[[RecordedCall
     needed = _needed_by_call(recording, ruler)
 
     def lost_tokens(call: RecordedCall, request: Sequence[Message]) -> int:
-        wanted = needed.get(call.number, ())
+        wanted = needed.get(call.number)
         if not wanted:
             return 0
         shown = record_text(request)
-        lost = {one.output: one.tokens for one in wanted if one.name not in shown}
-        return sum(lost.values())
+        return sum(dict(output for name, output in wanted.items() if name not in shown).values())
 
     return lost_tokens
 
 
-def _needed_by_call(recording: RecordedRun, ruler: Ruler) -> Mapping[int, tuple[_NeededName, ...]]:
-    told: dict[str, _NeededName] = {}
-    needed: dict[int, tuple[_NeededName, ...]] = {}
+def _needed_by_call(recording: RecordedRun, ruler: Ruler) -> Mapping[int, Mapping[str, _ToolOutput]]:
+    """Return the names that each reply uses, with the tool output in which they last occurred."""
+    told: dict[str, _ToolOutput] = {}
+    needed: dict[int, dict[str, _ToolOutput]] = {}
     for call in recording.calls:
         for place in range(call.start, call.end):
-            _note_names(told, place, recording.session.messages[place], ruler)
+            for result in results_of(recording.session.messages[place]):
+                output = _ToolOutput(place, measure(result.output, ruler))
+                told |= dict.fromkeys(_NAMES.findall(result.output), output)
         used = dict.fromkeys(_NAMES.findall(record_text((recording.reply_to(call),))))
-        needed[call.number] = tuple(told[name] for name in used if name in told)
+        needed[call.number] = {name: told[name] for name in used if name in told}
     return needed
-
-
-def _note_names(told: dict[str, _NeededName], place: int, message: Message, ruler: Ruler) -> None:
-    for result in results_of(message):
-        tokens = measure(result.output, ruler)
-        for name in dict.fromkeys(_NAMES.findall(result.output)):
-            told[name] = _NeededName(name, place, tokens)

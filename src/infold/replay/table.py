@@ -1,17 +1,19 @@
 """A replay as tables for a terminal and as JSON."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import PurePath
 from typing import Any
 
 import msgspec
+from msgspec.structs import asdict
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from infold.replay.outcome import FileOutcome, PolicyOutcome, ReplayReport, RunCalibration, SessionOutcome
+from infold.replay.outcome import CallOutcome, FileOutcome, PolicyOutcome, ReplayReport, RunCalibration, SessionOutcome
 
 MOST_CALIBRATED = 40
 """Sessions in the calibration table; the rest is in the JSON."""
@@ -36,10 +38,7 @@ def to_json(replay: ReplayReport) -> bytes:
     document = {
         "plan": replay.plan,
         "prices_as_of": replay.prices_as_of,
-        "series_fields": (
-            *("prompt_tokens", "read_tokens", "output_tokens"),
-            *("compactions", "prunings", "breaks_prefix", "over_window"),
-        ),
+        "series_fields": CallOutcome.__struct_fields__,
         "totals": [_with_ratios(outcome) for outcome in replay.outcomes],
         "files": [_file_json(found) if isinstance(found, FileOutcome) else found for found in replay.files],
     }
@@ -52,13 +51,11 @@ def _file_json(found: FileOutcome) -> dict[str, Any]:
         "path": found.path,
         "format": found.format,
         "totals": [_with_ratios(outcome) for outcome in found.outcomes],
-        "sessions": [_session_json(session) for session in found.sessions],
+        "sessions": [
+            {**asdict(session), "outcomes": [_with_ratios(outcome) for outcome in session.outcomes]}
+            for session in found.sessions
+        ],
     }
-
-
-def _session_json(session: SessionOutcome) -> dict[str, Any]:
-    fields = msgspec.structs.asdict(session)
-    return {**fields, "outcomes": [_with_ratios(outcome) for outcome in session.outcomes]}
 
 
 def _with_ratios(outcome: PolicyOutcome) -> dict[str, Any]:
@@ -68,7 +65,7 @@ def _with_ratios(outcome: PolicyOutcome) -> dict[str, Any]:
         "hit_ratio": outcome.hit_ratio,
         "mean_tokens": outcome.mean_tokens,
     }
-    fields = {**msgspec.structs.asdict(outcome), **ratios}
+    fields = {**asdict(outcome), **ratios}
     return fields if outcome.series else {name: value for name, value in fields.items() if name != "series"}
 
 
@@ -80,7 +77,7 @@ def by_window(outcomes: Iterable[PolicyOutcome]) -> Iterator[tuple[int, list[Pol
 
 def cheapest_safe(outcomes: Iterable[PolicyOutcome]) -> str:
     """Return the cheapest policy without calls over the window, broken pairs or a lost opening."""
-    safe = [found for found in outcomes if not (found.overruns or found.broken_pairs or found.without_opening)]
+    safe = [found for found in outcomes if not any(found.faults)]
     return min(safe, key=lambda outcome: outcome.dollars_with_refetch).policy if safe else ""
 
 
@@ -99,20 +96,20 @@ def _policy_table(window: int, rows: list[PolicyOutcome], plain: bool, *, priced
             f"{outcome.policy}{mark}",
             dollars(outcome.dollars),
             *refetch,
-            dollars(outcome.uncached_dollars),
-            short(outcome.input_tokens),
-            f"{outcome.hit_ratio:.1%}",
-            short(outcome.peak_tokens),
-            short(outcome.mean_tokens),
-            *_counts(outcome),
+            *policy_cells(outcome),
+            *(f"{count:,}" for count in outcome.faults),
             style="bold" if mark else "",
         )
     return table
 
 
-def _counts(outcome: PolicyOutcome) -> Iterator[str]:
-    yield from (f"{count:,}" for count in (outcome.compactions, outcome.prunings, outcome.prefix_breaks))
-    yield from (f"{count:,}" for count in (outcome.overruns, outcome.broken_pairs, outcome.without_opening))
+def policy_cells(outcome: PolicyOutcome) -> tuple[str, ...]:
+    """Return the figures of a policy that every table shows between its cost and its faults."""
+    return (
+        *(dollars(outcome.uncached_dollars), short(outcome.input_tokens), f"{outcome.hit_ratio:.1%}"),
+        *(short(outcome.peak_tokens), short(outcome.mean_tokens)),
+        *(f"{count:,}" for count in (outcome.compactions, outcome.prunings, outcome.prefix_breaks)),
+    )
 
 
 def _file_table(replay: ReplayReport, window: int, plain: bool) -> Table:
@@ -170,10 +167,7 @@ def _notes(replay: ReplayReport) -> Iterator[str]:
     yield f"* the cheapest policy without a fault; dollars at the prices of {replay.prices_as_of}. Faults are calls over"
     yield "the window, broken pairs of call and result, and calls that lost the user's first words."
     yield "What a policy would have paid for the same work, not how the work would have gone."
-    counts: dict[str, int] = {}
-    for session in (session for found in replay.replayed for session in found.sessions):
-        for note in session.notes:
-            counts[note] = counts.get(note, 0) + 1
+    counts = Counter(note for found in replay.replayed for session in found.sessions for note in session.notes)
     for note, count in counts.items():
         yield f"- {note}" + (f" ({count} sessions)" if count > 1 else "")
 

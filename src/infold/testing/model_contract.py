@@ -128,11 +128,7 @@ def _closing_cancels_the_request(model: Model) -> None:
     require(_ask(model, output_tokens=8), "a model can be asked again after a request was cancelled")
 
 
-ANY_MODEL_RULES = (
-    _reply_is_streamed_and_then_whole,
-    _usage_is_reported,
-    _closing_cancels_the_request,
-)
+ANY_MODEL_RULES = (_reply_is_streamed_and_then_whole, _usage_is_reported, _closing_cancels_the_request)
 """The rules for any model, whatever it answers."""
 
 

@@ -9,14 +9,7 @@ from infold.core.judge import ModelAnswer
 from infold.core.messages import ModelRef
 from infold.core.summary_request import SummaryRequest
 from infold.core.tokens import estimate_tokens
-from infold.errors import (
-    KeyRefused,
-    ModelBusy,
-    ModelError,
-    ModelOverflow,
-    RequestRefused,
-    UnknownModel,
-)
+from infold.errors import KeyRefused, ModelBusy, ModelError, ModelOverflow, RequestRefused, UnknownModel
 from infold.formats.overflow import recognise
 from infold.formats.registry import OPENAI_CHAT
 from infold.formats.requests import read_answer

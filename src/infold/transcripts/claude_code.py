@@ -10,15 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from infold.core.messages import (
-    AssistantMessage,
-    MessageId,
-    Part,
-    TextPart,
-    ToolResultPart,
-    Usage,
-    WorkPath,
-)
+from infold.core.messages import AssistantMessage, MessageId, Part, TextPart, ToolResultPart, Usage, WorkPath
 from infold.formats import anthropic
 from infold.formats.codec import finish_named
 from infold.transcripts.record import Issues, RecordedSession, SessionDraft
@@ -204,9 +196,7 @@ class _Thread:
     def _compact(self, summary: str) -> None:
         metadata, self._boundary = self._boundary or {}, None
         self.draft.add_compaction(
-            summary,
-            tokens_before=integer(metadata, "preTokens") or None,
-            first_kept=len(self.draft.messages),
+            summary, tokens_before=integer(metadata, "preTokens") or None, first_kept=len(self.draft.messages)
         )
 
 

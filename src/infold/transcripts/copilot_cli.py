@@ -8,15 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from infold.core.messages import (
-    AssistantMessage,
-    MessageId,
-    ModelRef,
-    Part,
-    ToolResultPart,
-    Usage,
-    WorkPath,
-)
+from infold.core.messages import AssistantMessage, MessageId, ModelRef, Part, ToolResultPart, Usage, WorkPath
 from infold.transcripts.record import Issues, RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (

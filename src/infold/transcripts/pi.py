@@ -7,15 +7,7 @@ a tree; they are read in file order.
 
 from typing import Any
 
-from infold.core.messages import (
-    AssistantMessage,
-    MessageId,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-    Usage,
-    WorkPath,
-)
+from infold.core.messages import AssistantMessage, MessageId, TextPart, ToolCallPart, ToolResultPart, Usage, WorkPath
 from infold.formats.codec import finish_named
 from infold.transcripts.record import Issues, RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source

@@ -154,7 +154,5 @@ def _format_named(asked: str, head: Head) -> _Format:
 
 def _unknown(head: Head) -> UnknownFormat:
     return UnknownFormat(
-        head.name,
-        tried=FORMAT_NAMES,
-        remedy="say which it is with --format NAME, or convert it to one of these",
+        head.name, tried=FORMAT_NAMES, remedy="say which it is with --format NAME, or convert it to one of these"
     )

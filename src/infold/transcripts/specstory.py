@@ -7,15 +7,7 @@ Inside a block nothing is a turn, since a tool may print another export.
 import re
 from collections.abc import Iterator
 
-from infold.core.messages import (
-    AssistantMessage,
-    ModelRef,
-    Part,
-    ReasoningPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-)
+from infold.core.messages import AssistantMessage, ModelRef, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 from infold.transcripts.record import Issues, RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (

@@ -26,7 +26,7 @@ def test_recorded_run_is_reproduced() -> None:
 
     assert found is not None
     assert abs(found.input_error) < 0.01
-    assert abs(found.hit_error) < 0.01
+    assert found.simulated_hit_ratio == pytest.approx(found.recorded_hit_ratio, rel=0.01)
     assert abs(found.dollar_error) < 0.01
     assert (found.calls, found.misses, found.unrecorded_shrinks, found.billed) == (21, 0, 0, False)
 
