@@ -68,7 +68,9 @@ class _Reader:
         self._main.draft.id = self._main.draft.id or string(value.get("sessionId") or value.get("session_id"))
         kind = string(value, "type")
         if kind == "progress" and dig(value, "data", "type") == "agent_progress":
-            self._take_progress(value["data"], line)
+            inner = mapping(value, "data", "message")
+            if not self._is_repeated(string(inner, "uuid"), line):
+                self._thread(string(value, "data", "agentId")).take(inner)
         elif kind in ("user", "assistant", "attachment") or value.get("subtype") == "compact_boundary":
             self._take_line(value, line)
         else:
@@ -82,11 +84,6 @@ class _Reader:
         agent = self._agent(value) if value.get("isSidechain") or value.get("parent_tool_use_id") else ""
         self._agent_of_line[own] = agent
         (self._thread(agent) if agent else self._main).take(value)
-
-    def _take_progress(self, data: dict[str, Any], line: int) -> None:
-        inner = mapping(data, "message")
-        if not self._is_repeated(string(inner, "uuid"), line):
-            self._thread(string(data, "agentId")).take(inner)
 
     def _is_repeated(self, own: str, line: int) -> bool:
         if own and own in self._seen:
@@ -130,11 +127,11 @@ class _Thread:
             case "attachment":
                 self._take_attachment(value)
             case _:
-                self._take_boundary(mapping(value, "compactMetadata"))
+                self._end_boundary()
+                self._boundary = mapping(value, "compactMetadata")
 
     def finished(self) -> RecordedSession:
-        if self._boundary is not None:
-            self._compact("")
+        self._end_boundary()
         return self.draft.session()
 
     def _take_reply(self, value: dict[str, Any]) -> None:
@@ -170,12 +167,11 @@ class _Thread:
         if not isinstance(part, ToolResultPart):
             return part
         told = mapping(value, "toolUseResult")
-        exit_status = _exit_status(part, told)
         stopped = told.get("interrupted") is True or part.output.startswith("[Request interrupted")
         return replace(
             part,
             status="interrupted" if stopped else part.status,
-            exit_status=exit_status,
+            exit_status=_exit_status(part, told),
             started_ms=self.draft.started_ms.get(part.call_id),
             finished_ms=time_ms(value, "timestamp"),
         )
@@ -188,10 +184,9 @@ class _Thread:
         parts = user_blocks(content, synthetic=not queued) if isinstance(content, str | list) else ()
         self.draft.add_user(parts, string(value, "uuid"), time_ms(value, "timestamp"))
 
-    def _take_boundary(self, metadata: dict[str, Any]) -> None:
+    def _end_boundary(self) -> None:
         if self._boundary is not None:
             self._compact("")
-        self._boundary = metadata
 
     def _compact(self, summary: str) -> None:
         metadata, self._boundary = self._boundary or {}, None

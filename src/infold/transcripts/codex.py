@@ -139,7 +139,7 @@ class _Reader:
         if kind == "token_count":
             self._take_usage(mapping(event, "info"))
         elif kind == "turn_aborted":
-            self._change_last(finish="abort")
+            self._abort_last()
         elif kind not in ("user_message", "agent_message", "agent_reasoning"):
             self.draft.issues.skip(f"bookkeeping: {kind}", line)
 
@@ -189,10 +189,12 @@ class _Reader:
         self._unbilled = self._open
         self._change(self._open, parts=(*self.draft.messages[self._open].parts, *parts))
 
-    def _change_last(self, **changes: Any) -> None:
-        replies = [i for i, m in enumerate(self.draft.messages[-2:]) if isinstance(m, AssistantMessage)]
-        if replies:
-            self._change(len(self.draft.messages[:-2]) + replies[-1], **changes)
+    def _abort_last(self) -> None:
+        """Mark the reply among the last two messages as aborted."""
+        for index in range(len(self.draft.messages) - 1, max(-1, len(self.draft.messages) - 3), -1):
+            if isinstance(self.draft.messages[index], AssistantMessage):
+                self._change(index, finish="abort")
+                return
 
     def _change(self, index: int, **changes: Any) -> None:
         self.draft.messages[index] = replace(self.draft.messages[index], **changes)

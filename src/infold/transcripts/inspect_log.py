@@ -24,7 +24,7 @@ from infold.formats.codec import finish_named, inclusive_usage
 from infold.transcripts.record import Issues, RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (
-    chat_calls,
+    call_part,
     chat_message,
     dig,
     first_choice,
@@ -65,7 +65,7 @@ class _Sample:
         self._attachments = mapping(sample, "attachments")
         events = [mapping(event) for event in items(sample, "events")]
         self._model_events = [event for event in events if event.get("event") == "model"]
-        self._made = {_made_id(event): event for event in self._model_events}
+        self._made = {string(first_choice(event.get("output")), "message", "id"): event for event in self._model_events}
         self._ran = {string(event, "id"): event for event in events if event.get("event") == "tool"}
 
     def session(self, model: Any) -> RecordedSession:
@@ -131,19 +131,15 @@ class _Sample:
         return value
 
 
-def _made_id(event: dict[str, Any]) -> str:
-    return string(first_choice(event.get("output")), "message", "id")
-
-
 def _is_programs(value: dict[str, Any]) -> bool:
     """Return whether an agent's scaffold added the user message, unlike the sample's input and a person's words."""
     return value.get("source") not in (None, "input", "operator")
 
 
 def _reply_parts(value: dict[str, Any]) -> tuple[Part, ...]:
-    calls = [{**mapping(call), "name": mapping(call).get("function")} for call in items(value, "tool_calls")]
-    flat = [{key: call[key] for key in ("id", "name", "arguments") if key in call} for call in calls]
-    return (*reply_parts(value.get("content")), *chat_calls({"tool_calls": flat}))
+    calls = [mapping(call) for call in items(value, "tool_calls")]
+    made = (call_part(string(call, "id"), string(call, "function"), call.get("arguments")) for call in calls)
+    return (*reply_parts(value.get("content")), *made)
 
 
 def _usage(usage: dict[str, Any]) -> Usage | None:

@@ -20,7 +20,6 @@ from infold.core.messages import (
     StepFinishPart,
     StepStartPart,
     TextPart,
-    ToolCallPart,
     ToolMessage,
     ToolResultPart,
     Usage,
@@ -64,29 +63,25 @@ def read(source: Source) -> list[RecordedSession]:
     info = mapping(document, "info")
     draft = SessionDraft(string(info, "id"), source.issues, parent=string(info, "parentID") or None)
     messages = items(document, "messages")
+    titles: dict[MessageId, str] = {}
     for message in messages:
-        _take(draft, mapping(message))
-    if not draft.messages:
-        return []
-    told = ((dig(message, "info", "id"), dig(message, "info", "summary", "title")) for message in messages)
-    titles = {MessageId(string(name)): string(title) for name, title in told if isinstance(title, str) and title}
-    return [replace(draft.session(), title=string(info, "title"), titles=titles)]
-
-
-def _take(draft: SessionDraft, message: dict[str, Any]) -> None:
-    info = mapping(message, "info")
-    parts = [mapping(part) for part in items(message, "parts")]
-    if info.get("role") == "assistant":
-        _take_reply(draft, info, parts)
-    else:
-        _take_user(draft, info, parts)
+        about = mapping(message, "info")
+        take = _take_reply if about.get("role") == "assistant" else _take_user
+        take(draft, about, [mapping(part) for part in items(message, "parts")])
+        title = dig(about, "summary", "title")
+        if isinstance(title, str) and title:
+            titles[MessageId(string(about, "id"))] = title
+    return [replace(session, title=string(info, "title"), titles=titles) for session in draft.sessions()]
 
 
 def _take_user(draft: SessionDraft, info: dict[str, Any], parts: list[dict[str, Any]]) -> None:
     read_parts = tuple(part for value in parts for part in _user_part(value, draft.issues))
     request = next((part for part in read_parts if isinstance(part, CompactionPart)), None)
     if request is not None:
-        _take_compaction(draft, request)
+        # The summary is the reply to the request, so its text is filled in when that reply comes.
+        kept = next((i for i, m in enumerate(draft.messages) if m.id == request.first_kept_id), None)
+        used = next((m.usage for m in reversed(draft.messages) if isinstance(m, AssistantMessage) and m.usage), None)
+        draft.add_compaction(tokens_before=used.context if used else None, first_kept=kept)
     if read_parts:
         draft.add(
             UserMessage(
@@ -98,13 +93,6 @@ def _take_user(draft: SessionDraft, info: dict[str, Any], parts: list[dict[str, 
                 system=string(info, "system"),
             )
         )
-
-
-def _take_compaction(draft: SessionDraft, request: CompactionPart) -> None:
-    """Add a compaction; the summary is the reply to the request, so its text is filled in when that reply comes."""
-    kept = next((i for i, m in enumerate(draft.messages) if m.id == request.first_kept_id), None)
-    used = next((m.usage for m in reversed(draft.messages) if isinstance(m, AssistantMessage) and m.usage), None)
-    draft.add_compaction(tokens_before=used.context if used else None, first_kept=kept)
 
 
 def _user_part(value: dict[str, Any], issues: Issues) -> tuple[Part, ...]:
@@ -177,7 +165,7 @@ def _reply(info: dict[str, Any], parts: tuple[Part, ...], *, alone: bool) -> Ass
         usage=_usage(info.get("tokens")) if alone or end is None else end.usage,
         cost=number(info, "cost") if alone or end is None else end.cost,
         finish=finish_named(info.get("finish")) or (end.reason if end else None),
-        error=_error(mapping(info, "error")),
+        error=": ".join(filter(None, (string(info, "error", "name"), string(info, "error", "data", "message")))),
     )
 
 
@@ -201,30 +189,27 @@ def _reply_part(value: dict[str, Any], issues: Issues) -> tuple[Part, ...]:
 def _tool(value: dict[str, Any]) -> tuple[Part, ...]:
     """Return the call, and its result unless the record ends before there was one."""
     state = mapping(value, "state")
-    name, tool = string(value, "callID"), string(value, "tool")
-    call = call_part(name, tool, state.get("input"), value.get("metadata"))
-    if state.get("status") not in ("completed", "error"):
-        return (call,)
-    return (call, _result(call, state))
-
-
-def _result(call: ToolCallPart, state: dict[str, Any]) -> ToolResultPart:
-    return ToolResultPart(
+    call = call_part(string(value, "callID"), string(value, "tool"), state.get("input"), value.get("metadata"))
+    status: ResultStatus
+    match state.get("status"):
+        case "completed":
+            status, output = "completed", string(state, "output")
+        case "error":
+            output = string(state, "error")
+            status = "interrupted" if output == "Tool execution aborted" else "error"
+        case _:
+            return (call,)
+    result = ToolResultPart(
         call_id=call.call_id,
         tool=call.tool,
-        output=string(state.get("error") if state["status"] == "error" else state.get("output")),
-        status=_status(state),
+        output=output,
+        status=status,
         exit_status=exit_code(state, "metadata", "exit"),
         started_ms=time_ms(state, "time", "start"),
         finished_ms=time_ms(state, "time", "end"),
         files=tuple(_file(mapping(file)) for file in items(state, "attachments")),
     )
-
-
-def _status(state: dict[str, Any]) -> ResultStatus:
-    if state["status"] == "completed":
-        return "completed"
-    return "interrupted" if string(state, "error") == "Tool execution aborted" else "error"
+    return (call, result)
 
 
 def _step(value: dict[str, Any]) -> StepStartPart | StepFinishPart:
@@ -257,7 +242,3 @@ def _file(value: dict[str, Any]) -> FilePart:
 
 def _model(value: dict[str, Any]) -> ModelRef | None:
     return model_ref(value.get("modelID"), value.get("providerID"))
-
-
-def _error(value: dict[str, Any]) -> str:
-    return ": ".join(filter(None, (string(value, "name"), string(value, "data", "message"))))

@@ -96,31 +96,26 @@ class _Reader:
             said = string(dig(event, "args", "content") or event.get("message"))
             self.draft.add_user(user_blocks(said), _name(event), time_ms(event, "timestamp"))
         elif event.get("action") == "system":
-            self._take_system(mapping(event, "args"))
+            self.draft.system = string(event, "args", "content")
+            tools = dig(event, "args", "tools")
+            self.draft.tools = to_json(tools) if tools else ""
         elif event.get("source") == "agent" and string(event, "action") not in SILENT:
             self._take_action(event)
         else:
             self.draft.issues.skip(f"bookkeeping: action {string(event.get('action'))}")
 
-    def _take_system(self, args: dict[str, Any]) -> None:
-        self.draft.system = string(args, "content")
-        tools = args.get("tools")
-        self.draft.tools = to_json(tools) if tools else ""
-
     def _take_action(self, event: dict[str, Any]) -> None:
         at = time_ms(event, "timestamp")
         response = mapping(event, "tool_call_metadata", "model_response")
         name = string(response, "id")
-        parts = self._whole_reply(response) if response else self._lone_action(event)
+        message = mapping(first_choice(response), "message")
+        whole = (*reply_parts(message.get("content")), *chat_calls(message))
+        parts = whole if response else self._lone_action(event)
         self.draft.start_calls(parts, at)
         if not name or name not in self._replies:
             self._replies.add(name)
             reply = AssistantMessage(MessageId(name or _name(event)), parts, at)
             self.draft.add(with_response(reply, response))
-
-    def _whole_reply(self, response: dict[str, Any]) -> tuple[Part, ...]:
-        message = mapping(first_choice(response), "message")
-        return (*reply_parts(message.get("content")), *chat_calls(message))
 
     def _lone_action(self, event: dict[str, Any]) -> tuple[Part, ...]:
         """Return the parts of an action without a record of its call: older runs, and plain messages."""
@@ -144,12 +139,13 @@ class _Reader:
             self.draft.issues.repair("an observation answers no tool call; it is synthetic text")
             self.draft.add_user(user_blocks(said, synthetic=True), _name(event), at)
             return
+        status = exit_code(event, "extras", "metadata", "exit_code")
         part = ToolResultPart(
             call_id=call_id,
             tool=string(event, "tool_call_metadata", "function_name"),
             output=said,
             status="error" if event.get("observation") == "error" else "completed",
-            exit_status=_exit_status(event),
+            exit_status=exit_code(event, "extras", "exit_code") if status is None else status,
         )
         self.draft.add_result(part, _name(event), at)
 
@@ -161,11 +157,6 @@ def _observed(event: dict[str, Any]) -> str:
     said += [string(extras.get(key)) for key in ("repo_instructions", "additional_agent_instructions")]
     said += [string(known, "content") for known in items(extras, "microagent_knowledge")]
     return "\n".join(filter(None, said))
-
-
-def _exit_status(event: dict[str, Any]) -> int | None:
-    inner = exit_code(event, "extras", "metadata", "exit_code")
-    return exit_code(event, "extras", "exit_code") if inner is None else inner
 
 
 def _name(event: dict[str, Any]) -> str:

@@ -37,9 +37,6 @@ NO_OUTPUT = "(no output)"
 BEGINNING = "(the record begins with the assistant)"
 
 
-VALID_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-
-
 VALID_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 """Call ids that both providers accept."""
 
@@ -145,7 +142,8 @@ def _anthropic(message: Message, answers: _Answers) -> Iterator[tuple[str, list[
                 yield "user", texts
         case AssistantMessage():
             calls = calls_of(message)
-            blocks = texts + [_tool_use(call, answers) for call in calls]
+            uses = [{"id": answers.id(call), "name": _tool_name(call), "input": arguments_of(call)} for call in calls]
+            blocks = texts + [{"type": "tool_use", **use} for use in uses]
             if blocks:
                 yield "assistant", blocks
             if calls:
@@ -158,10 +156,6 @@ def _anthropic(message: Message, answers: _Answers) -> Iterator[tuple[str, list[
 
 def _text_block(said: str) -> dict[str, Any]:
     return {"type": "text", "text": said}
-
-
-def _tool_use(call: ToolCallPart, answers: _Answers) -> dict[str, Any]:
-    return {"type": "tool_use", "id": answers.id(call), "name": _tool_name(call), "input": arguments_of(call)}
 
 
 def _tool_result(call: ToolCallPart, answers: _Answers) -> dict[str, Any]:
@@ -179,8 +173,6 @@ def arguments_of(call: ToolCallPart) -> dict[str, Any]:
 
 
 def _tool_name(call: ToolCallPart) -> str:
-    if VALID_NAME.fullmatch(call.tool):
-        return call.tool
     return re.sub(r"[^A-Za-z0-9_-]", "_", call.tool)[:64] or "unknown"
 
 
