@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
-from tests.support.transcripts import read_bytes
 
 from infold.cli.render import to_json
 from infold.core.entries import Checkpoint, Entry, MessageEntry, Pruning, Title, handle_of
@@ -30,7 +29,7 @@ from infold.core.messages import (
 from infold.ports import SessionKey
 from infold.stores.sqlite import SqliteStore
 from infold.testing.builders import calls, numbered, replies, result, user
-from infold.transcripts.registry import read_transcript
+from infold.transcripts.registry import read_bytes, read_transcript
 from infold.transcripts.write_opencode import to_opencode
 
 from .agents.clients import AGENTS, PACKAGES, Home

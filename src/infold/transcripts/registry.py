@@ -4,6 +4,7 @@ Content decides; the file's name is only a hint if content does not. `read_trans
 package that opens a file.
 """
 
+import io
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -93,13 +94,17 @@ def read_transcript(
     """
     with open_file(path) as stream:
         size = path.stat().st_size
-        return read_source(Source(stream, name=path.name, total_bytes=size, bounds=bounds, progress=progress), format)
+        return _read(Source(stream, name=path.name, total_bytes=size, bounds=bounds, progress=progress), format)
 
 
-def read_source(source: Source, format_name: str | None = None) -> Transcript:
-    """Read an open source; its name is a hint if the content is not recognised."""
+def read_bytes(data: bytes, *, name: str, format: str | None = None, bounds: Bounds = BOUNDS) -> Transcript:  # noqa: A002
+    """Read a transcript from bytes; `name` is used in messages, and as a hint if the content is not recognised."""
+    return _read(Source(io.BytesIO(data), name=name, total_bytes=len(data), bounds=bounds), format)
+
+
+def _read(source: Source, asked: str | None) -> Transcript:
     head = source.head()
-    form = _recognise(head) if format_name is None else _format_named(format_name, head)
+    form = _recognise(head) if asked is None else _format_named(asked, head)
     sessions = form.read(source)
     if not sessions:
         raise BrokenInput(

@@ -7,7 +7,8 @@ since only their own provider may see them again; media are named, as their byte
 
 import re
 from collections.abc import Iterator
-from typing import Any, assert_never
+from itertools import count
+from typing import Any, NamedTuple, assert_never
 
 import msgspec
 
@@ -43,23 +44,52 @@ VALID_ID = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 def to_openai_chat(session: RecordedSession) -> list[dict[str, Any]]:
     """Return the session as messages for OpenAI's chat API."""
-    answers = _Answers(session)
-    system = [{"role": "system", "content": session.system}] if session.system else []
-    return [*system, *(entry for message in session.messages for entry in _openai(message, answers))]
+    messages: list[dict[str, Any]] = [{"role": "system", "content": session.system}] if session.system else []
+    for role, said, calls in _turns(session):
+        if calls:
+            messages.append({"role": role, "content": said or None, "tool_calls": [*map(_function_call, calls)]})
+        elif said or role == "system":
+            messages.append({"role": role, "content": said})
+        messages += ({"role": "tool", "tool_call_id": call.id, "content": call.output} for call in calls)
+    return messages
 
 
 def to_anthropic(session: RecordedSession) -> dict[str, Any]:
-    """Return the session as `system` and `messages` for Anthropic's API: roles take turns, the user begins."""
-    answers = _Answers(session)
+    """Return the session as `system` and `messages` for Anthropic's API: roles take turns, the user begins.
+
+    Instructions in the middle have no role of their own there, and are the user's.
+    """
     messages: list[dict[str, Any]] = []
-    for role, blocks in (turn for message in session.messages for turn in _anthropic(message, answers)):
-        if not messages and role == "assistant":
-            messages.append({"role": "user", "content": [_text_block(BEGINNING)]})
-        if messages and messages[-1]["role"] == role:
-            messages[-1]["content"] += blocks
-        else:
-            messages.append({"role": role, "content": blocks})
+    for role, said, calls in _turns(session):
+        blocks: list[dict[str, Any]] = [{"type": "text", "text": said}] if said.strip() else []
+        blocks += (
+            {"type": "tool_use", "id": call.id, "name": call.name, "input": arguments_of(call.part)} for call in calls
+        )
+        _add_blocks(messages, "user" if role == "system" else role, blocks)
+        _add_blocks(messages, "user", [*map(_tool_result, calls)])
     return {"system": session.system, "messages": messages}
+
+
+def _function_call(call: "_AnsweredCall") -> dict[str, Any]:
+    function = {"name": call.name, "arguments": call.part.arguments or "{}"}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def _tool_result(call: "_AnsweredCall") -> dict[str, Any]:
+    block = {"type": "tool_result", "tool_use_id": call.id, "content": call.output}
+    return {**block, "is_error": True} if call.failed else block
+
+
+def _add_blocks(messages: list[dict[str, Any]], role: str, blocks: list[dict[str, Any]]) -> None:
+    """Add blocks to the role's turn if it is the last one, else as a turn; the first turn is the user's."""
+    if not blocks:
+        return
+    if not messages and role == "assistant":
+        messages.append({"role": "user", "content": [{"type": "text", "text": BEGINNING}]})
+    if messages and messages[-1]["role"] == role:
+        messages[-1]["content"] += blocks
+    else:
+        messages.append({"role": role, "content": blocks})
 
 
 def to_markdown(session: RecordedSession) -> str:
@@ -76,91 +106,52 @@ def to_markdown(session: RecordedSession) -> str:
     return "\n\n".join([*title, *system, *body]) + "\n"
 
 
-class _Answers:
-    """The results of a session by call, and ids that providers accept."""
+class _AnsweredCall(NamedTuple):
+    """A call under an id and a name that providers accept, with its answer."""
 
-    def __init__(self, session: RecordedSession) -> None:
-        self._results = {part.call_id: part for message in session.messages for part in results_of(message)}
-        calls = [call.call_id for message in session.messages for call in calls_of(message)]
-        self._ids = {
-            call_id: call_id if VALID_ID.fullmatch(call_id) else f"call_{position}_infold"
-            for position, call_id in enumerate(calls)
-        }
-
-    def id(self, call: ToolCallPart) -> str:
-        return self._ids[call.call_id]
-
-    def output(self, call: ToolCallPart) -> str:
-        result = self._results.get(call.call_id)
-        return NO_RESULT if result is None else _output(result)
-
-    def failed(self, call: ToolCallPart) -> bool:
-        result = self._results.get(call.call_id)
-        return result is None or result.status != "completed"
+    part: ToolCallPart
+    id: str
+    name: str
+    output: str
+    failed: bool
 
 
-def _openai(message: Message, answers: _Answers) -> Iterator[dict[str, Any]]:
-    said = _said(message.parts)
-    calls = calls_of(message)
-    match message:
-        case SystemMessage():
-            yield {"role": "system", "content": said}
-        case UserMessage():
-            if said:
-                yield {"role": "user", "content": said}
-        case AssistantMessage():
-            if calls:
-                yield {"role": "assistant", "content": said or None, "tool_calls": _openai_calls(calls, answers)}
-            elif said:
-                yield {"role": "assistant", "content": said}
-            for call in calls:
-                yield {"role": "tool", "tool_call_id": answers.id(call), "content": answers.output(call)}
-        case ToolMessage():
-            return
-        case _:
-            assert_never(message)
+class _Turn(NamedTuple):
+    """What a model would read of a message; results stand with their calls."""
+
+    role: str
+    said: str
+    calls: tuple[_AnsweredCall, ...]
 
 
-def _openai_calls(calls: tuple[ToolCallPart, ...], answers: _Answers) -> list[dict[str, Any]]:
-    return [
-        {
-            "id": answers.id(call),
-            "type": "function",
-            "function": {"name": _tool_name(call), "arguments": call.arguments or "{}"},
-        }
-        for call in calls
-    ]
+def _turns(session: RecordedSession) -> Iterator[_Turn]:
+    """Yield what a provider is sent of each message but those of tools."""
+    results = {part.call_id: part for message in session.messages for part in results_of(message)}
+    numbers = count()
+    for message in session.messages:
+        calls = tuple(_answered(call, next(numbers), results.get(call.call_id)) for call in calls_of(message))
+        said = _said(message.parts)
+        match message:
+            case SystemMessage():
+                yield _Turn("system", said, ())
+            case UserMessage():
+                yield _Turn("user", said, ())
+            case AssistantMessage():
+                yield _Turn("assistant", said, calls)
+            case ToolMessage():
+                continue
+            case _:
+                assert_never(message)
 
 
-def _anthropic(message: Message, answers: _Answers) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Yield turns of a role and its blocks; instructions in the middle have no role of their own there."""
-    said = _said(message.parts)
-    texts = [_text_block(said)] if said.strip() else []
-    match message:
-        case SystemMessage() | UserMessage():
-            if texts:
-                yield "user", texts
-        case AssistantMessage():
-            calls = calls_of(message)
-            uses = [{"id": answers.id(call), "name": _tool_name(call), "input": arguments_of(call)} for call in calls]
-            blocks = texts + [{"type": "tool_use", **use} for use in uses]
-            if blocks:
-                yield "assistant", blocks
-            if calls:
-                yield "user", [_tool_result(call, answers) for call in calls]
-        case ToolMessage():
-            return
-        case _:
-            assert_never(message)
-
-
-def _text_block(said: str) -> dict[str, Any]:
-    return {"type": "text", "text": said}
-
-
-def _tool_result(call: ToolCallPart, answers: _Answers) -> dict[str, Any]:
-    block = {"type": "tool_result", "tool_use_id": answers.id(call), "content": answers.output(call)}
-    return {**block, "is_error": True} if answers.failed(call) else block
+def _answered(call: ToolCallPart, number: int, result: ToolResultPart | None) -> _AnsweredCall:
+    return _AnsweredCall(
+        call,
+        id=call.call_id if VALID_ID.fullmatch(call.call_id) else f"call_{number}_infold",
+        name=re.sub(r"[^A-Za-z0-9_-]", "_", call.tool)[:64] or "unknown",
+        output=NO_RESULT if result is None else _output(result),
+        failed=result is None or result.status != "completed",
+    )
 
 
 def arguments_of(call: ToolCallPart) -> dict[str, Any]:
@@ -170,10 +161,6 @@ def arguments_of(call: ToolCallPart) -> dict[str, Any]:
     except (ValueError, RecursionError):
         value = None
     return value if isinstance(value, dict) else {"arguments": call.arguments}
-
-
-def _tool_name(call: ToolCallPart) -> str:
-    return re.sub(r"[^A-Za-z0-9_-]", "_", call.tool)[:64] or "unknown"
 
 
 def _said(parts: tuple[Part, ...]) -> str:

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from tests.support.transcripts import read_bytes
 
 from infold.cli.main import main
-from infold.transcripts.registry import read_transcript
+from infold.transcripts.registry import read_bytes, read_transcript
 
 
 def convert(*arguments: object) -> Result:

@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.support.transcripts import read_bytes
 
 from infold import Session, SessionSettings, Window
 from infold.core.entries import decode_entry
@@ -12,6 +11,7 @@ from infold.core.events import Compacted
 from infold.core.messages import SessionId
 from infold.ports import SessionKey
 from infold.stores.memory import MemoryStore
+from infold.transcripts.registry import read_bytes
 
 from .stored_sessions import KITE, infold, keep, kite_entries
 

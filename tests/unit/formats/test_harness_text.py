@@ -8,7 +8,6 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 from tests.support.provider_rules import problems
-from tests.support.transcripts import read_bytes
 
 from infold import Session, SessionSettings, fit, open_store
 from infold.core.budget import Window
@@ -26,6 +25,7 @@ from infold.core.policy import PRESETS, preset
 from infold.formats.harness_text import OPENINGS, WRAPPERS, is_lone_command, mark_foreign, marks_of, split_harness_text
 from infold.formats.registry import OPENAI_CHAT
 from infold.transcripts.record import RecordedCompaction, RecordedSession, import_session
+from infold.transcripts.registry import read_bytes
 from infold.transcripts.write_opencode import to_opencode
 
 

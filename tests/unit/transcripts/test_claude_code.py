@@ -3,10 +3,10 @@
 from collections.abc import Callable
 
 from msgspec.json import encode
-from tests.support.transcripts import read_bytes
 
 from infold.core.messages import AssistantMessage, Usage, calls_of, is_genuine_user, is_signed, results_of
 from infold.transcripts.record import Transcript
+from infold.transcripts.registry import read_bytes
 
 Read = Callable[[str], Transcript]
 

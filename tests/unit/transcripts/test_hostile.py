@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.support.transcripts import read_bytes
 
 from infold.errors import FormatError
 from infold.transcripts.record import RecordedSession
+from infold.transcripts.registry import read_bytes
 from infold.transcripts.write import to_anthropic, to_markdown, to_openai_chat
 
 DATA = Path(__file__).parents[2] / "data" / "transcripts"

@@ -7,7 +7,6 @@ from typing import Any
 
 from msgspec.structs import replace
 from tests.support.corpus import each_transcript
-from tests.support.transcripts import read_bytes
 
 from infold.core.entries import (
     Amendment,
@@ -26,7 +25,7 @@ from infold.core.entries import (
 from infold.core.messages import Message, MessageId, ModelRef, TextPart, UserMessage, text_of
 from infold.testing.builders import calls, numbered, replies, requests_compaction, result, user
 from infold.transcripts.infold_log import entries_to_log, session_from_entries, to_log
-from infold.transcripts.registry import read_transcript
+from infold.transcripts.registry import read_bytes, read_transcript
 
 DATA = Path(__file__).parents[2] / "data" / "transcripts"
 

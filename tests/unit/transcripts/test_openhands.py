@@ -3,10 +3,9 @@
 import json
 from collections.abc import Callable
 
-from tests.support.transcripts import read_bytes
-
 from infold.core.messages import AssistantMessage, Usage, calls_of, is_genuine_user, results_of, text_of
 from infold.transcripts.record import Transcript
+from infold.transcripts.registry import read_bytes
 
 Read = Callable[[str], Transcript]
 

@@ -6,11 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.support.transcripts import read_bytes
 
 from infold.errors import BrokenInput, UnknownFormat
 from infold.transcripts.record import RecordedSession
-from infold.transcripts.registry import FORMAT_NAMES, read_transcript
+from infold.transcripts.registry import FORMAT_NAMES, read_bytes, read_transcript
 
 EXPECTED = {
     "aider.chat.md": "aider",

@@ -5,9 +5,9 @@ import io
 from pathlib import Path
 
 import pytest
-from tests.support.transcripts import read_bytes
 
 from infold.errors import BrokenInput
+from infold.transcripts.registry import read_bytes
 from infold.transcripts.source import BOUNDS, Bounds, Source
 
 USER = b'{"type":"message","message":{"role":"user","content":"%s"}}\n'

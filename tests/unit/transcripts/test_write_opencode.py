@@ -6,7 +6,6 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec.structs import replace
-from tests.support.transcripts import read_bytes
 
 from infold.core.messages import (
     AssistantMessage,
@@ -28,7 +27,7 @@ from infold.core.messages import (
 )
 from infold.testing.builders import calls, numbered, replies, requests_compaction, result, summary, user
 from infold.transcripts.record import RecordedCompaction, RecordedSession
-from infold.transcripts.registry import read_transcript
+from infold.transcripts.registry import read_bytes, read_transcript
 from infold.transcripts.write_opencode import to_opencode
 
 DATA = Path(__file__).parents[2] / "data" / "transcripts"
