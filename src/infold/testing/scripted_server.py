@@ -3,7 +3,6 @@
 It speaks the four wire formats, whole and as streams, so that the official SDKs, `wrap` or the gateway can talk to it.
 """
 
-import re
 import socket
 import sys
 from collections.abc import Callable, Mapping
@@ -22,7 +21,8 @@ from msgspec import Struct
 from infold.core.tokens import estimate_tokens
 from infold.errors import FormatError
 from infold.formats.codec import Item
-from infold.formats.registry import ANTHROPIC_MESSAGES, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
+from infold.formats.registry import ANTHROPIC_MESSAGES, GEMINI, OPENAI_CHAT, WireFormat
+from infold.formats.requests import format_of_path, model_in_path
 from infold.testing.script import (
     ALL_IS_WELL,
     Fail,
@@ -58,23 +58,8 @@ GARBAGE = (
 """Unreadable events, one before each readable one."""
 
 
-class Route(Struct, frozen=True):
-    """The end of a path, its wire format, and for a token count the field that holds it."""
-
-    ending: str
-    wire: WireFormat
-    count_field: str = ""
-
-
-ROUTES = (
-    Route("/chat/completions", OPENAI_CHAT),
-    Route("/responses", OPENAI_RESPONSES),
-    Route("/messages", ANTHROPIC_MESSAGES),
-    Route("/messages/count_tokens", ANTHROPIC_MESSAGES, "input_tokens"),
-    Route(":generateContent", GEMINI),
-    Route(":streamGenerateContent", GEMINI),
-    Route(":countTokens", GEMINI, "totalTokens"),
-)
+COUNTS = {"/messages/count_tokens": (ANTHROPIC_MESSAGES, "input_tokens"), ":countTokens": (GEMINI, "totalTokens")}
+"""The ends of paths that count tokens, each with its wire format and the field of the count."""
 
 
 class ScriptedServer:
@@ -129,17 +114,18 @@ class ScriptedServer:
 
     def _respond(self, path: str, headers: Mapping[str, str], content: bytes) -> "_Response":
         place = urlsplit(path).path
-        route = next((route for route in ROUTES if place.endswith(route.ending)), None)
+        counts = next((found for ending, found in COUNTS.items() if place.endswith(ending)), None)
+        wire, count_field = counts or (format_of_path(place), "")
         try:
-            request = _parse_request(path, headers, content, route, self._factor)
+            request = _parse_request(path, headers, content, wire, self._factor)
         except (msgspec.DecodeError, FormatError) as error:
             self._keep(ScriptedRequest(path, headers, {}))
             return _error(400, f"the request cannot be read: {error}")
-        if route is not None and not route.count_field:
+        if wire is not None and not count_field:
             return self._ask_script(request)
         self._keep(request)
-        if route is not None:
-            return _Whole(200, _json({route.count_field: request.tokens}))
+        if count_field:
+            return _Whole(200, _json({count_field: request.tokens}))
         return _model_list(place) if place.endswith("/models") else _error(404, f"nothing is at {place}")
 
     def _keep(self, request: ScriptedRequest) -> int:
@@ -157,7 +143,8 @@ class ScriptedServer:
         match answer:
             case Say():
                 usage = count_usage(answer, request.tokens, self._factor)
-                reply = WireReply(answer, usage, number, _model_of(request), _reports_usage(request))
+                model = model_in_path(request.path) or str(request.body.get("model") or MODEL)
+                reply = WireReply(answer, usage, number, model, _reports_usage(request))
                 return _write_reply(request, reply, answer.trouble or self._trouble)
             case Fail():
                 return _Whole(answer.status, _json(answer.body), answer.headers, self._trouble)
@@ -168,13 +155,12 @@ class ScriptedServer:
 
 
 def _parse_request(
-    path: str, headers: Mapping[str, str], content: bytes, route: Route | None, factor: float
+    path: str, headers: Mapping[str, str], content: bytes, wire: WireFormat | None, factor: float
 ) -> ScriptedRequest:
     """Decode and count a request; raise `FormatError` or `DecodeError` if it is malformed."""
     body: Item = msgspec.json.decode(content, type=dict) if content else {}
-    if route is None:
+    if wire is None:
         return ScriptedRequest(path, headers, body)
-    wire = route.wire
     items = body.get(wire.items_field) or []
     messages = wire.decode([{"role": "user", "content": items}] if isinstance(items, str) else items).messages
     extras = sum(estimate_tokens(text) for text in (wire.system_text(body), wire.tools_text(body)))
@@ -184,14 +170,9 @@ def _parse_request(
         body,
         wire.name,
         messages,
-        stream=body.get("stream") is True or route.ending == ":streamGenerateContent",
+        stream=body.get("stream") is True or ":streamGenerateContent" in path,
         tokens=int((count_tokens(messages) + extras) * factor),
     )
-
-
-def _model_of(request: ScriptedRequest) -> str:
-    in_path = re.search(r"/models/([^/:]+):", request.path)
-    return in_path[1] if in_path else str(request.body.get("model") or MODEL)
 
 
 def _reports_usage(request: ScriptedRequest) -> bool:
