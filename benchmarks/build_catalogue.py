@@ -45,8 +45,7 @@ from typing import Any  # the shape of foreign data is known at run time only
 import msgspec
 
 from infold.catalogue import ModelEntry, Prices, Table, Tier, family_of
-from infold.catalogue.lookup import DATA_FILE, find_entry
-from infold.catalogue.spelling import canonical_name, fold
+from infold.catalogue.lookup import DATA_FILE, canonical_name, find_entry, fold
 
 Foreign = Mapping[str, Any]
 

@@ -5,7 +5,7 @@
 Families without a public vocabulary: by how much the reported prompt grew from one reply to the next, over the estimate of what
 was added between them. The transcripts of each family are divided in two halves by a seeded shuffle, whole files at a time; the
 factor is fitted on one half and its error is published for the other. Families with a public vocabulary: exact counts over
-estimates, on the two sides of the split that `samples.py` keeps. `catalogue/families.py` has the factors, rounded to one decimal.
+estimates, on the two sides of the split that `samples.py` keeps. `catalogue/lookup.py` has the factors, rounded to one decimal.
 """
 
 import argparse

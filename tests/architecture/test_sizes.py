@@ -22,12 +22,10 @@ class Figure(NamedTuple):
     goal: int
 
 
-SOURCE_FILES = Figure(ceiling=246, goal=240)
-CODE_LINES = Figure(ceiling=34_892, goal=30_000)
-FRAGMENTS = Figure(ceiling=3, goal=0)
+SOURCE_FILES = Figure(ceiling=228, goal=240)
+CODE_LINES = Figure(ceiling=33_195, goal=30_000)
+FRAGMENTS = Figure(ceiling=0, goal=0)
 SHARED_TYPE_NAMES = Figure(ceiling=0, goal=0)
-LARGE_PACKAGES = {"infold.cli": 35}
-"""Packages with more than `MOST_FILES` files today; the goal is none."""
 
 MOST_FILES = 25
 LONGEST_MODULE = LONGEST_TEST_MODULE = 800
@@ -36,8 +34,15 @@ LONGEST_FUNCTION, MOST_PARAMETERS = 50, 6
 EXEMPT = {("infold.session.fit", "fit"), ("infold.session.settings", "resolve_settings")}
 """Functions that may have more parameters: each option of the front door is a keyword, there and where it is resolved."""
 
-TABLES = {"infold.agent.toolbox": "infold.agent.tools.", "infold.transcripts.registry": "infold.transcripts."}
+TABLES = {
+    "infold.agent.toolbox": "infold.agent.tools.",
+    "infold.agent.run": "infold.agent.tools.",  # the recall tool, which needs a session
+    "infold.transcripts.registry": "infold.transcripts.",
+}
 """Modules that list the tools and the readers of transcripts, and where those are."""
+
+GENERATED = {"infold.core.weights"}
+"""Data that a benchmark writes."""
 
 NOT_CODE = {
     tokenize.COMMENT,
@@ -61,10 +66,10 @@ def test_code_is_short() -> None:
 
 
 def test_packages_are_small() -> None:
-    """No package has more than 25 files, except those that are listed, which do not grow."""
+    """No package has more than 25 files."""
     files = Counter(source.name if source.package else source.name.rpartition(".")[0] for source in modules())
 
-    assert {name: count for name, count in files.items() if count > LARGE_PACKAGES.get(name, MOST_FILES)} == {}
+    assert {name: count for name, count in files.items() if count > MOST_FILES} == {}
 
 
 @pytest.mark.slow
@@ -141,7 +146,12 @@ def _listed() -> set[str]:
     assert tables.keys() == TABLES.keys()
     listed = {name for table in tables.values() for name in _named(table) if name.startswith(TABLES[table.name])}
     verbs = {verb.target.partition(":")[0] for verb in VERBS.values()}
-    return listed | verbs | {source.name for source in modules() if source.name.startswith("infold.integrations.")}
+    return (
+        GENERATED
+        | listed
+        | verbs
+        | {source.name for source in modules() if source.name.startswith("infold.integrations.")}
+    )
 
 
 def _named(source: Source) -> set[str]:

@@ -59,10 +59,10 @@ class Ceiling(NamedTuple):
 TOUR = Path(__file__).parents[2] / "docs" / "tour.md"
 
 CEILINGS = {
-    "fit": Ceiling(files=26, functions=292, goal_files=26, goal_functions=266),
-    "session": Ceiling(files=39, functions=431, goal_files=40, goal_functions=410),
-    "gateway": Ceiling(files=66, functions=714, goal_files=55, goal_functions=585),
-    "agent": Ceiling(files=39, functions=295, goal_files=40, goal_functions=305),
+    "fit": Ceiling(files=26, functions=257, goal_files=26, goal_functions=266),
+    "session": Ceiling(files=39, functions=390, goal_files=40, goal_functions=410),
+    "gateway": Ceiling(files=55, functions=639, goal_files=55, goal_functions=585),
+    "agent": Ceiling(files=38, functions=280, goal_files=40, goal_functions=305),
 }
 """Lower a ceiling when a walk becomes shorter; a walk that becomes longer needs a reason in its commit."""
 

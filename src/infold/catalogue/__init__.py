@@ -1,14 +1,19 @@
 """Limits and prices of models: a data file, a lookup that tolerates spellings, and overrides."""
 
-from infold.catalogue.families import FAMILIES, Family, binds_thinking, family_of, lower_bound, upper_bound
 from infold.catalogue.lookup import (
     ASSUMED_CONTEXT_TOKENS,
+    FAMILIES,
+    Family,
     Override,
     OverrideError,
     Table,
+    binds_thinking,
     cost_of,
+    family_of,
     lookup,
+    lower_bound,
     shipped_table,
+    upper_bound,
 )
 from infold.catalogue.models import Assumed, FamilyName, Known, Lookup, ModelEntry, Prices, SpellingStep, Tier
 

@@ -1,12 +1,23 @@
 """Find what is known about a model by any of its usual names.
 
-The catalogue never guesses silently: a name matches itself or the same model under a longer name (`spelling.py`), or
-the result is `Assumed`, with a cautious default and its reason.
+The catalogue never guesses silently: a name matches itself or the same model under a longer name, or the result is
+`Assumed`, with a cautious default and its reason. Of a name only parts are removed that cannot name a different model: a
+provider's path, a cloud's region and vendor, a revision counter, a full date, "-latest", a router's variant. A word such as
+"mini" or "pro", a size, or a four-digit date (Mistral's "2407" is a version) always stays.
+
+The bounds of a family of tokenisers serve to prove that a request fits: a view of n o200k tokens is taken to be at most n times
+`upper_bound` of the model's own. They bound whole sessions, not every string: a single line of digits or rare script may exceed
+them, which reported usage then corrects. A bound is the larger of two figures: the highest ratio over 25 recorded agent sessions
+(English, Chinese, Japanese, Korean) times `FRAMING`, and the highest ratio on one kind of content (logs, Chinese prose).
+Claude's is measured against reported usage, which already includes framing. Where a rejected request can be recovered, the
+expected count decides instead: the estimate times the family's factor. Unknown models are expected to count as the estimate
+does; the one recorded model of family "other" does (0.99).
 """
 
 import math
+import re
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from importlib import resources
 from types import MappingProxyType
@@ -14,13 +25,301 @@ from types import MappingProxyType
 import msgspec
 from msgspec.structs import replace
 
-from infold.catalogue.families import family_of
 from infold.catalogue.models import Assumed, FamilyName, Known, Lookup, ModelEntry, Prices, SpellingStep, Tier
-from infold.catalogue.spelling import fold, is_local, key_of, spellings
 from infold.core.messages import Usage
 from infold.errors import UsageError, kind_of
 
+_FOLD = str.maketrans({".": "-", "_": "-", "@": "-", " ": "-"})
+
+
+_LOCAL = frozenset(
+    {
+        "docker-model-runner",
+        "hosted-vllm",
+        "llama-cpp",
+        "llamacpp",
+        "llamafile",
+        "lm-studio",
+        "lmstudio",
+        "localai",
+        "ollama",
+        "ollama-chat",
+        "sglang",
+        "vllm",
+    }
+)
+
+
+# Only hosts that may have an entry of their own need one common spelling.
+_HOSTS = {
+    "amazon-bedrock": "bedrock",
+    "amazon-nova": "amazon",
+    "bedrock-converse": "bedrock",
+    "bedrock-mantle": "bedrock",
+    "cohere-chat": "cohere",
+    "fireworks-ai": "fireworks",
+    "gemini": "google",
+    "google-vertex": "vertex",
+    "meta-llama": "meta",
+    "mistralai": "mistral",
+    "moonshotai": "moonshot",
+    "qwen": "dashscope",
+    "together-ai": "together",
+    "vertex-ai": "vertex",
+    "vertex-ai-beta": "vertex",
+    "x-ai": "xai",
+    "z-ai": "zai",
+    "zai-org": "zai",
+    "zhipuai": "zai",
+}
+
+
+_REGIONS = r"us|eu|apac|jp|au|ca|uk|us-gov|global|regional"
+
+
+_VENDORS = (
+    r"ai21|amazon|anthropic|cohere|deepseek|google|meta|minimax|mistral|moonshot|moonshotai|nvidia|openai|qwen"
+    r"|writer|xai|zai"
+)
+
+
+_REGION = re.compile(rf"({_REGIONS}|[a-z]{{2}}(-gov|-iso[a-z]?)?-[a-z]+-\d)")
+
+
+_CLOUD = re.compile(rf"(?:(?P<region>{_REGIONS})\.)?(?:{_VENDORS})\.(?P<model>.+)")
+
+
+_VARIANT = re.compile(r"(\[1m\]|:(batch|beta|exacto|floor|free|nitro|online|thinking))$")
+
+
+_FINE_TUNE = re.compile(r"^(ft:[^:]+):.*$")
+
+
+_REVISION = re.compile(r"(:\d+|-default|-maas)$")
+
+
+_CLAUDE_REVISION = re.compile(r"^(claude-.+?)-v\d+(:\d+)?$")
+
+
+_GEMINI_REVISION = re.compile(r"^(gemini-.+)-00\d$")
+
+
+_DATE = re.compile(r"-20[2-9]\d-?(0[1-9]|1[0-2])-?(0[1-9]|[12]\d|3[01])$")
+
+
+_LATEST = re.compile(r"-latest$")
+
+
+_VERSION_FIRST = re.compile(r"^claude-(\d(?:-\d)?)-([a-z]+)(.*)$")
+
+
+_TIER_FIRST = re.compile(r"^claude-([a-z]+)-(\d(?:-\d)?)(?!\d)(.*)$")
+
+
+class Spelling(msgspec.Struct, frozen=True):
+    """A key to look up, and the steps from the name to it; no steps if nothing was removed."""
+
+    key: str
+    steps: tuple[SpellingStep, ...]
+
+
+class _Place(msgspec.Struct, frozen=True):
+    host: str
+    region: str
+    model: str
+
+
+def spellings(name: str) -> Iterator[Spelling]:
+    """Yield every key a name may be known by, closest first; none for a local server, which sets its own window."""
+    if is_local(name):
+        return
+    place = _split_host(name)
+    for form in _forms(fold(place.model)):
+        yield from _hosted_keys(place, form)
+
+
+def key_of(name: str) -> str:
+    """Return the closest of a name's keys: the one of an entry or an override of exactly that name."""
+    return next((spelling.key for spelling in spellings(name)), fold(name))
+
+
+def canonical_name(name: str) -> str:
+    """Return a name in the catalogue's own form, `host/region/model`, with the model's dots unchanged."""
+    place = _split_host(name)
+    return "/".join(part for part in (place.host, place.region, place.model) if part)
+
+
+def fold(text: str) -> str:
+    """Normalise what providers write differently: dots, hyphens, underscores and capitals."""
+    return text.strip().lower().translate(_FOLD)
+
+
+def is_local(name: str) -> bool:
+    """Return whether the name points at a server that chooses its own window (Ollama, vLLM and the like)."""
+    host, slash, _ = name.partition("/")
+    return bool(slash) and fold(host) in _LOCAL
+
+
+def _split_host(name: str) -> _Place:
+    """Split a name into host, region and the model's own name."""
+    *path, last = name.strip().lower().split("/")
+    host = fold(path[0]) if path else ""
+    host = "bedrock" if host.startswith("arn:aws:bedrock") else _HOSTS.get(host, host)
+    region = next((fold(part) for part in path[1:] if _REGION.fullmatch(part)), "")
+    if cloud := _CLOUD.fullmatch(last):
+        return _Place(host or "bedrock", cloud["region"] or region, cloud["model"])
+    return _Place(host, region, last)
+
+
+def _forms(model: str) -> Iterator[Spelling]:
+    """Yield the model's own name, then with one more suffix removed each time."""
+    form = Spelling(model, ())
+    yield from _orders(form)
+    for step, endings in _ENDINGS:
+        shorter = form.key
+        for ending, rest in endings:
+            shorter = ending.sub(rest, shorter)
+        if shorter != form.key:
+            form = Spelling(shorter, (*form.steps, step))
+            yield from _orders(form)
+
+
+def _orders(form: Spelling) -> Iterator[Spelling]:
+    """Yield both orders of Claude's names: "claude-4-5-sonnet" and "claude-sonnet-4-5"."""
+    yield form
+    if found := _VERSION_FIRST.match(form.key) or _TIER_FIRST.match(form.key):
+        yield Spelling(f"claude-{found[2]}-{found[1]}{found[3]}", (*form.steps, "spelling"))
+
+
+_ENDINGS: tuple[tuple[SpellingStep, tuple[tuple[re.Pattern[str], str], ...]], ...] = (
+    ("variant removed", ((_FINE_TUNE, r"\1"), (_VARIANT, ""))),
+    ("revision removed", ((_REVISION, ""), (_CLAUDE_REVISION, r"\1"), (_GEMINI_REVISION, r"\1"))),
+    ("date removed", ((_DATE, ""),)),
+    ("latest removed", ((_LATEST, ""),)),
+)
+"""What may be removed from the end of a name, in this order: patterns and what takes their place."""
+
+
+def _hosted_keys(place: _Place, form: Spelling) -> Iterator[Spelling]:
+    """Yield the model at its host and region, at its host, and anywhere."""
+    if place.region:
+        yield Spelling(f"{place.host}/{place.region}/{form.key}", form.steps)
+    if place.host:
+        yield Spelling(f"{place.host}/{form.key}", form.steps)
+        yield Spelling(form.key, ("prefix removed", *form.steps))
+    else:
+        yield form
+
+
+FRAMING = 1.17
+"""Reported input growth over the o200k count of what was added, highest of the Codex sessions (1.06 to 1.17): their
+vocabulary is o200k itself, so this is role markers, call framing and hidden reminders.
+"""
+
+
+class Family(msgspec.Struct, frozen=True):
+    """A tokeniser family: its bounds over o200k and the source of the upper one.
+
+    `lower_bound` holds for ASCII text; no vocabulary measured has less than 0.85 of o200k's tokens there, over whole
+    sessions. `factor` and `wide_factor` are the expected tokens per token of the estimate, for ASCII and other text
+    (fitted by `benchmarks/family_factors.py`, rounded to one decimal, at least 1).
+    """
+
+    upper_bound: float
+    origin: str
+    lower_bound: float = 0.85
+    factor: float = 1.0
+    wide_factor: float = 1.0
+
+
+FAMILIES: Mapping[FamilyName, Family] = MappingProxyType(
+    {
+        "o200k": Family(1.17, "reported usage of Codex sessions, 1.06 to 1.17"),
+        "cl100k": Family(1.47, "Chinese prose 1.47; sessions up to 1.16 × framing = 1.36", wide_factor=1.4),
+        "claude": Family(
+            1.65,
+            "reported usage of Claude Code sessions: 1.21 to 1.35 en, zh, ja; 1.65 ko",
+            1.2,
+            factor=1.2,
+            wide_factor=1.6,
+        ),
+        "gemini": Family(
+            1.45, "Gemma vocabulary, one agent transcript 1.24 × framing = 1.45", factor=1.1, wide_factor=1.2
+        ),
+        "llama3": Family(1.22, "sessions up to 1.04 × framing = 1.22; Chinese prose 1.04"),
+        "qwen": Family(1.45, "service logs 1.45; sessions up to 1.19 × framing = 1.40"),
+        "deepseek": Family(1.38, "sessions up to 1.18 × framing = 1.38; indented JSON 1.10", factor=1.1),
+        "mistral": Family(
+            1.48, "service logs 1.48; sessions up to 1.25 × framing = 1.46 (vocabulary v3)", factor=1.1, wide_factor=1.3
+        ),
+        "glm": Family(1.31, "sessions up to 1.12 × framing = 1.31"),
+        "kimi": Family(1.26, "sessions up to 1.07 × framing = 1.26; Chinese prose 0.75"),
+        "grok": Family(1.96, "no public vocabulary: as for other"),
+        "other": Family(1.96, "widest vocabulary measured, Llama 2: sessions up to 1.67 × framing = 1.96"),
+    }
+)
+
+
+# The first rule that matches wins; they are searched in the last part of a name, lower case, dots as hyphens.
+_RULES: tuple[tuple[str, FamilyName], ...] = (
+    (r"distill-llama|llama-?v?3", "llama3"),
+    (r"distill-qwen|qwen|qwq|qvq", "qwen"),
+    (r"claude", "claude"),
+    (r"gemini|gemma", "gemini"),
+    (r"gpt-?oss|gpt-4o|gpt-4-[15](?!\d)|gpt-[5-9]|chatgpt|chat-latest|codex|daybreak|gpt-audio", "o200k"),
+    (r"^(ft:)?o[134](-|$)|computer-use", "o200k"),
+    (r"gpt-4|gpt-3-?5", "cl100k"),
+    (r"deepseek", "deepseek"),
+    # Old models with the 32k vocabularies v1 and v2, which count like Llama 2.
+    (r"mixtral|mistral-7b|mistral-tiny|codestral-mamba|mistral-medium-2312", "other"),
+    (r"mistral|ministral|codestral|devstral|magistral|pixtral|voxtral|leanstral", "mistral"),
+    (r"(^|-)glm", "glm"),
+    (r"kimi|moonshot", "kimi"),
+    (r"grok", "grok"),
+)
+
+
+_BINDING = frozenset(
+    {
+        "claude-fable-5-1",
+        "claude-fable-5-2",
+        "claude-haiku-5-5",
+        "claude-mythos-5-1",
+        "claude-mythos-5-2",
+        "claude-opus-5-5",
+        "claude-sonnet-5-5",
+    }
+)
+"""Anthropic, "Prefix checks on thinking blocks", November 2026; the same on Bedrock and Vertex."""
+
+
+def family_of(model: str) -> FamilyName:
+    """Return the tokeniser family of a model name; "other", which has the widest bound, if no rule matches."""
+    last = model.rsplit("/", 1)[-1].lower().replace(".", "-")
+    return next((family for pattern, family in _RULES if re.search(pattern, last)), "other")
+
+
+def binds_thinking(model: str) -> bool:
+    """Return whether a model accepts its thinking blocks only behind the messages they were created behind, as
+    documented.
+
+    Other models may do so too; their rejections show it.
+    """
+    return any(spelling.key in _BINDING for spelling in spellings(model))
+
+
+def lower_bound(family: FamilyName) -> float:
+    """Return the fewest tokens of this family per o200k token of ASCII text, over a whole session."""
+    return FAMILIES[family].lower_bound
+
+
+def upper_bound(family: FamilyName) -> float:
+    """Return the most tokens of this family per o200k token, over a whole session."""
+    return FAMILIES[family].upper_bound
+
+
 DATA_FILE = "models.json.gz"
+
 
 _GZIP = 16 + zlib.MAX_WBITS
 
@@ -48,6 +347,8 @@ def entries() -> Mapping[str, ModelEntry]:
 
 
 _LIMITS = ("input_tokens", "output_tokens")
+
+
 _POSITIVE = ("context_tokens", *_LIMITS, "cache_minimum_tokens", "cache_lifetime_seconds")
 
 
@@ -83,12 +384,14 @@ ASSUMED_CONTEXT_TOKENS = 32_768
 the catalogue's models hold at least this much.
 """
 
+
 _LONGEST_NAME = 512
 """Characters; a gateway's callers choose the names that are cached here, so their length is bounded."""
 
 
 _LARGER_MARK, _LARGER_TOKENS = "[1m]", 1_000_000
 """The suffix that Claude Code appends to a model's name to ask for its larger window, and that window."""
+
 
 _ADVICE = "pass the window yourself (window=…), or add an override for this name with context_tokens"
 

@@ -112,7 +112,7 @@ def read_request(wire: WireFormat, body: object, path: str = "") -> ProviderRequ
         model=str(body.get("model") or model_in_path(path)),
         output_tokens=_output_tokens(body),
         streams=bool(body.get("stream")) or "streamGenerateContent" in path,
-        drops_thinking=anthropic.drops_thinking(body),
+        drops_thinking=wire.name == anthropic.NAME and anthropic.drops_thinking(body),
     )
 
 

@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias, TypeVar, assert_never
 import msgspec
 from msgspec import Struct
 
-from infold.catalogue.spelling import fold, spellings
+from infold.catalogue.lookup import fold, spellings
 from infold.core.policy import OPENCODE, PREFIX, SWITCHES, settings_switched_off
 from infold.errors import SettingsError
 from infold.settings import schema

@@ -28,8 +28,7 @@ from infold.catalogue import (
     shipped_table,
     upper_bound,
 )
-from infold.catalogue.lookup import ASSUMED_CONTEXT_TOKENS, DATA_FILE, entries
-from infold.catalogue.spelling import fold, key_of
+from infold.catalogue.lookup import ASSUMED_CONTEXT_TOKENS, DATA_FILE, entries, fold, key_of
 
 PACKED = resources.files("infold.catalogue").joinpath(DATA_FILE).read_bytes()
 SCRIPT = runpy.run_path(str(Path(__file__).parents[3] / "benchmarks" / "build_catalogue.py"))

@@ -19,7 +19,7 @@ from infold.catalogue import (
     lookup,
     shipped_table,
 )
-from infold.catalogue.spelling import fold, key_of
+from infold.catalogue.lookup import fold, key_of
 from infold.errors import UsageError
 
 BARE_NAMES = sorted(entry.name for entry in shipped_table().models if "/" not in entry.name and ":" not in entry.name)

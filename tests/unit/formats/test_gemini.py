@@ -22,8 +22,7 @@ from infold.core.messages import (
 )
 from infold.formats.gemini import decode, encode, encode_new, looks_like
 from infold.formats.registry import GEMINI, builder_for
-from infold.formats.sse import JsonArrayReader, SseEvent
-from infold.formats.streams import ReplyBuilder
+from infold.formats.streams import JsonArrayReader, ReplyBuilder, SseEvent
 from infold.testing.script import StreamEvent
 
 HERE = MessageId("x")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infold.formats.sse import SseEvent, SseReader
+from infold.formats.streams import SseEvent, SseReader
 
 
 def events(*pieces: bytes, most_bytes: int = 10_000) -> list[SseEvent]:

@@ -25,12 +25,12 @@ from infold.formats.registry import (
     WireFormat,
     builder_for,
 )
-from infold.formats.sse import SseReader
 from infold.formats.streams import (
     Delta,
     DeltaKind,
     IndexedEntries,
     ReplyBuilder,
+    SseReader,
     TextPieces,
     append_text,
     index_or_none,
