@@ -393,7 +393,7 @@ _LARGER_MARK, _LARGER_TOKENS = "[1m]", 1_000_000
 """The suffix that Claude Code appends to a model's name to ask for its larger window, and that window."""
 
 
-_ADVICE = "pass the window yourself (window=…), or add an override for this name with context_tokens"
+_ADVICE = 'pass the window yourself (window=…), or set it in your settings under [models."its-name"]'
 
 
 def lookup(name: str, *, overrides: Mapping[str, Override] | None = None) -> Lookup:

@@ -76,7 +76,7 @@ MOST_NESTED = 8
 """Objects inside one another that may describe one error."""
 
 _N = r"(\d[\d,_]{0,20})"
-_PROMPT_SIZES = (
+PROMPT_SIZES = (
     rf"\({_N} (?:of text |tokens )?in the (?:messages|prompt|input)",
     rf"n_prompt_tokens\W+{_N}",
     rf"(?:request|input|prompt) \({_N} tokens",
@@ -88,7 +88,7 @@ _PROMPT_SIZES = (
     rf"requested:? (?:about |a total of )?{_N}",
     rf"(?:received|given:?) {_N}",
 )
-_LIMIT_SIZES = (
+LIMIT_SIZES = (
     rf"n_ctx\W+{_N}",
     rf"context (?:size|length) \({_N}",
     rf"{_N} maximum context length",
@@ -133,11 +133,11 @@ def recognise(status: int | None, body: bytes | str | Mapping[str, Any] | None) 
 
 
 def _by_phrase(text: str) -> Overflow | None:
-    for family, phrase in PHRASES:
-        if re.search(phrase, text, re.IGNORECASE):
+    for family, phrase in _COMPILED:
+        if phrase.search(text):
             return Overflow(family, _number(_PROMPT_SIZES, text), _number(_LIMIT_SIZES, text))
-    for family, phrase in BYTE_PHRASES:
-        if re.search(phrase, text, re.IGNORECASE):
+    for family, phrase in _COMPILED_BYTES:
+        if phrase.search(text):
             return Overflow(family, bytes_limit=True)
     return None
 
@@ -147,9 +147,18 @@ def _is_bodiless(status: int | None, text: str) -> bool:
     return (status == 400 and not text.strip()) or re.match(r"4(?:00|13)\b.{0,20}\(no body\)", text) is not None
 
 
-def _number(sizes: tuple[str, ...], text: str) -> int | None:
+def _compile(phrases: tuple[tuple[str, str], ...]) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    return tuple((family, re.compile(phrase, re.IGNORECASE)) for family, phrase in phrases)
+
+
+_COMPILED, _COMPILED_BYTES = _compile(PHRASES), _compile(BYTE_PHRASES)
+_PROMPT_SIZES = tuple(re.compile(size, re.IGNORECASE) for size in PROMPT_SIZES)
+_LIMIT_SIZES = tuple(re.compile(size, re.IGNORECASE) for size in LIMIT_SIZES)
+
+
+def _number(sizes: tuple[re.Pattern[str], ...], text: str) -> int | None:
     for size in sizes:
-        found = re.search(size, text, re.IGNORECASE)
+        found = size.search(text)
         if found:
             return int(re.sub(r"\D", "", found[1])[:12])
     return None

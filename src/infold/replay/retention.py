@@ -351,8 +351,10 @@ def measure_file(pair: tuple[Path, Path]) -> tuple[Measurement, ...] | BrokenFil
     path, neighbour = pair
     try:
         sessions = read_transcript(path).sessions
-    except (InfoldError, OSError) as problem:
-        return BrokenFile(path.name, str(problem))
+    except OSError as error:
+        return BrokenFile(path.name, f"it cannot be read ({error.strerror}); check the path")
+    except InfoldError as error:
+        return BrokenFile(path.name, str(error))
     decoys = _decoys(neighbour) if neighbour != path else ()
     return tuple(measured for session in sessions for measured in measure_session(path.name, session, decoys))
 

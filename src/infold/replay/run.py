@@ -103,7 +103,9 @@ def replay_file(
         sessions = tuple(
             replay_session(session, plan, ruler, refetch_for=refetch_for) for session in transcript.sessions
         )
-    except (InfoldError, OSError) as error:
+    except OSError as error:
+        return BrokenFile(str(path), f"it cannot be read ({error.strerror}); check the path")
+    except InfoldError as error:
         return BrokenFile(str(path), str(error))
     except Exception as error:  # the one place: a transcript that trips us must not cost the other files their report
         return BrokenFile(str(path), f"{type(error).__name__}: {error}")

@@ -202,12 +202,12 @@ class History:
         if not known or live_from < 0 or not _begins_with(items, known):
             return None
         recorded = _callers(log)[live_from:]
-        if given is None:
-            pairing = brought.pairing.copy()
-            later = self._decode(items[len(known) :], count, pairing)
-        else:
+        if given is not None and sum(map(len, given.decoded.sources[:count])) == len(known):
             pairing, later = given.pairing, _part(given.decoded, slice(count, None))
             later = replace(later, messages=mark_foreign(later.messages, self._marks))
+        else:  # or the first new items belong to the last known message, if all are decoded together
+            pairing = brought.pairing.copy()
+            later = self._decode(items[len(known) :], count, pairing)
         if _common(later.messages, recorded) < len(recorded):
             return None
         later = replace(later, messages=_with_ids_of(recorded, later.messages))

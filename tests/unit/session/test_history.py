@@ -17,7 +17,7 @@ from infold.core.view import view
 from infold.errors import HistoryChanged, UsageError
 from infold.formats.codec import Decoded
 from infold.formats.pairing import Pairing
-from infold.formats.registry import ANTHROPIC_MESSAGES, OPENAI_CHAT, WireFormat
+from infold.formats.registry import ANTHROPIC_MESSAGES, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
 from infold.session.history import DecodedHistory, History, decode_history
 
 from .session_fixture import called, reply, said, tool_step
@@ -399,6 +399,17 @@ def test_a_decoded_list_is_not_decoded_again() -> None:
         assert given.sent() == plainly.sent() == items
         for caller in (given, plainly):
             caller.replied(as_heard("done"))
+
+
+def test_items_that_join_the_last_known_message_are_sent() -> None:
+    """B30: a list may go on with items that belong to a message of the last request, if all are decoded together."""
+    session = Caller(OPENAI_RESPONSES)
+    reply = {"type": "message", "role": "assistant", "content": "Three ships."}
+    later = [{"type": "mcp_list_tools", "id": "ml_1", "server_label": "s", "tools": []}, said("Yes.")]
+    for items in ([said("Count the ships."), reply], [said("Count the ships."), reply, *later]):
+        session.brought(decode_history(OPENAI_RESPONSES, items))
+
+        assert session.sent() == items
 
 
 def test_a_list_decoded_for_another_format_is_decoded_again() -> None:
