@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CORE_TESTS := tests/unit/core tests/unit/session tests/invariants
+SHORT := not corpus and not long
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
 
 .DEFAULT_GOAL := help
@@ -39,14 +41,15 @@ run: $(VENV)/.run  ## Play the demo, then serve gateway and page with the embedd
 demo: $(VENV)/.run  ## Play a long coding session through infold at two window sizes
 	@$(BIN)/infold demo
 
-test: $(VENV)/.dev  ## Run all tests, with 100 % branch coverage demanded of core
+test: $(VENV)/.dev  ## Run the tests, with 100 % branch coverage demanded of core
 	@rm -f .coverage .coverage.*
-	$(BIN)/coverage run -m pytest -q -n 2 --dist worksteal -m "not corpus"
+	$(BIN)/coverage run -m pytest -q -n 2 --dist worksteal -m "$(SHORT)" $(CORE_TESTS)
 	@$(BIN)/coverage combine -q
 	$(BIN)/coverage report --include='src/infold/core/*' --skip-covered --fail-under=100
+	$(BIN)/python -m pytest -q -n 3 --dist worksteal -m "$(SHORT)" tests $(addprefix --ignore=,$(CORE_TESTS))
 
-test-all: test soak  ## Run all tests, then those over real sessions, then kill writers and sessions a thousand times
-	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m corpus
+test-all: test soak  ## Run all tests: also the long ones, those over real sessions, and a thousand kills of writers and sessions
+	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "long or corpus"
 
 soak: $(VENV)/.dev  ## Kill writers and sessions a thousand times, at both databases; send 10,000 odd bodies
 	INFOLD_KILLS=1000 $(BIN)/python -m pytest -q tests/e2e/test_store_processes.py tests/e2e/test_session_kills.py

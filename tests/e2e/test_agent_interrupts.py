@@ -125,6 +125,7 @@ def test_in_a_compaction(tmp_path: Path, number: Signals) -> None:
     assert len(messages_of(entries)) > 5
 
 
+@pytest.mark.long
 def test_twice(tmp_path: Path) -> None:
     """B13: an impatient second interrupt ends it no worse than the first."""
     place = place_in(tmp_path)

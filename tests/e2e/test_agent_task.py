@@ -75,6 +75,7 @@ def rubbish() -> Script:
     return in_turn(*RUBBISH * 20)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("provider", "summaries", "factor"),
     [("openai", SENSIBLE, 1.15), ("anthropic", rubbish(), 0.9)],
@@ -99,6 +100,7 @@ def test_a_long_task_is_done(tmp_path: Path, provider: str, summaries: Script, f
     assert outcomes == {"summarised"} if summaries is SENSIBLE else "folded" in outcomes
 
 
+@pytest.mark.long
 def test_the_command_does_a_long_task(tmp_path: Path) -> None:
     """S5.5, S6.1: the same by `infold run`, over chat; its diffs are what git says of the turns and of the whole."""
     place = place_in(tmp_path, initial_tree())

@@ -16,7 +16,6 @@ from infold.testing.script import Fail, Say, ScriptedAnswer, Trouble
 from infold.testing.scripted_server import ScriptedServer
 
 from .agent_stage import (
-    PROVIDERS,
     Director,
     Place,
     base_of,
@@ -38,7 +37,9 @@ OVERFLOWS = {
 AT_ONCE = {"x-should-retry": "false"}
 """What leaves a second try to the agent, where the SDK would make it unseen."""
 
-each_provider = pytest.mark.parametrize("provider", sorted(PROVIDERS))
+each_provider = pytest.mark.parametrize(
+    "provider", ["openai-chat", *(pytest.param(name, marks=pytest.mark.long) for name in ("anthropic", "openai"))]
+)
 pytestmark = pytest.mark.slow
 
 

@@ -27,7 +27,7 @@ from .agents.clients import AGENTS, Agent, Finished, Home, run
 from .agents.jobs import NEXT_TASK, RULE, TASK, TOTAL, Job, is_main, make_files
 from .agents.serving import serving
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 INSTALL = Path(__file__).parent / "agents" / "install.sh"
 NOT_HERE = 3

@@ -185,6 +185,7 @@ def test_an_unknown_model_refuses_once(way: Way) -> None:
     assert sum(isinstance(event, Rejected) for event in events) == 1
 
 
+@pytest.mark.long
 @each_way
 @pytest.mark.parametrize("model", ["claude-opus-5", UNKNOWN])
 def test_without_binding_all_thinking_is_kept(way: Way, model: str) -> None:
@@ -197,6 +198,7 @@ def test_without_binding_all_thinking_is_kept(way: Way, model: str) -> None:
     assert not any(thinker.bare)
 
 
+@pytest.mark.long
 @each_way
 def test_a_client_that_asks_for_dropping_keeps_its_thinking(way: Way) -> None:
     """B32: where the request asks the provider to drop bound thinking, nothing is removed, and no summary is refused."""
@@ -266,6 +268,7 @@ def test_a_request_refused_twice_is_recovered_twice(way: str) -> None:
     assert {event.outdated_thinking > 0 for event in events if isinstance(event, Rejected)} == {True, False}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("model", [MODEL, UNKNOWN])
 @pytest.mark.parametrize("way", [way for name, way in WAYS.items() if name != "fit"], ids=list(WAYS)[1:])
 def test_a_stricter_provider_is_met_without_the_client(way: Way, model: str) -> None:

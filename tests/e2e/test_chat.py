@@ -262,6 +262,7 @@ def test_a_killed_session_is_gone_on_with(place: Place, server: ScriptedServer) 
         said(shown, "hello", HELLO)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("is_busy", [False, True])
 def test_signals_leave_cleanly(place: Place, server: ScriptedServer, is_busy: bool, number: signal.Signals) -> None:
@@ -280,6 +281,7 @@ def test_signals_leave_cleanly(place: Place, server: ScriptedServer, is_busy: bo
     assert text_of(newest).startswith("word" if is_busy else HELLO)
 
 
+@pytest.mark.long
 def test_a_closed_terminal_ends_the_work(place: Place, server: ScriptedServer) -> None:
     """B13: a half-written answer is kept and a command is stopped when the window they are seen in goes away."""
     for line, sign in (("speak slowly", "word word"), ("run sleep 4; touch late", "running shell")):
@@ -304,6 +306,7 @@ def gone(process: int) -> None:
         sleep(0.05)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("line", ["/quit", "/quit now", "/Quit", " /exit please"])
 def test_leaving_is_said_in_many_ways(place: Place, server: ScriptedServer, line: str) -> None:
     """A command is what its name says, however it is written and whatever follows it."""

@@ -73,7 +73,7 @@ def server() -> Iterator[str]:
         yield address
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.long)])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FullStore]:
     """A store in either database."""
     if request.param == "sqlite":
@@ -84,7 +84,10 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[FullStore]
             yield opened_there
 
 
-@pytest.mark.parametrize("awaited", [False, True], ids=["sync", "async"])
+AWAITED = [pytest.param(False, id="sync"), pytest.param(True, id="async", marks=pytest.mark.long)]
+
+
+@pytest.mark.parametrize("awaited", AWAITED)
 def test_one_failed_effect_loses_and_doubles_nothing(store: FullStore, awaited: bool) -> None:
     """B13, S3.1: at every effect, by an error of the store or an abort, before it or after, whole lists or new messages."""
     found = asyncio.run(failures(store, awaited, ways("broken", "abort")))

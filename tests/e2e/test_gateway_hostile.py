@@ -183,6 +183,7 @@ def test_a_long_message_is_worked_on_aside(gateway: Worker) -> None:
     assert (answer.status_code, answer.headers["x-infold"]) == (200, "managed")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "part",
     [
@@ -256,6 +257,7 @@ def test_garbage_is_passed_on_as_it_is(gateway: Worker) -> None:
     assert (told.status_code, told.content) == (200, b"\x00\xff{not json")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("model", "megabytes"), [("endless-whole", 256), ("endless-stream", 1_024), ("endless-opening", 7)]
 )

@@ -163,6 +163,7 @@ def test_a_file_that_becomes_a_repository_is_left_out(
     assert fired(canaries) == []
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @each_form
 def test_a_working_session_runs_nothing(

@@ -14,7 +14,7 @@ from infold.formats.overflow import recognise
 from infold.formats.registry import ANTHROPIC_MESSAGES, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
 from infold.models.embedded import EmbeddedModel, is_installed
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 WINDOW = 2_048
 ANSWER_TOKENS = 8

@@ -106,6 +106,7 @@ def test_an_exported_session_is_imported(home: Home, tmp_path: Path) -> None:
     assert session.compactions[0].first_kept is not None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["opencode.json", "claude-code.jsonl", "codex.jsonl", "pi.jsonl", "gemini-cli.json"])
 def test_other_agents_sessions_are_imported(home: Home, name: str) -> None:
     """What `infold convert --to opencode` makes of other agents' sessions comes back as it was written."""

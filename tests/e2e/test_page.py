@@ -144,6 +144,7 @@ def test_an_update_keeps_a_persons_place(page: Page, begun: Begun) -> None:
     expect(page.locator("#readout")).to_contain_text("now ")
 
 
+@pytest.mark.long
 def test_an_update_leaves_what_is_read_in_place(page: Page, begun: Begun) -> None:
     """Entries that come above the line somebody reads do not push it away; whoever looks at the newest sees them come."""
     player, address = begun(12)
@@ -165,6 +166,7 @@ def test_an_update_leaves_what_is_read_in_place(page: Page, begun: Begun) -> Non
     assert page.evaluate("scrollY") == 0
 
 
+@pytest.mark.long
 def test_an_update_leaves_what_is_selected(page: Page, begun: Begun) -> None:
     """Text that is marked to be copied stays so, and its part of the page is brought up to date once it is let go."""
     player, address = begun(3)

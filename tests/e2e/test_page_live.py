@@ -78,6 +78,7 @@ def test_a_selection_beyond_a_section_is_left(live: Live) -> None:
     assert page.evaluate("getSelection().toString()") == before
 
 
+@pytest.mark.long
 def test_the_picture_waits_for_its_numbers(live: Live) -> None:
     """While numbers are marked to be copied, the picture stays as they tell it; then both go on, and so do the words."""
     page, player = live.page, live.player
@@ -94,6 +95,7 @@ def test_the_picture_waits_for_its_numbers(live: Live) -> None:
     expect(page.locator("#readout")).not_to_have_text(before or "")
 
 
+@pytest.mark.long
 def test_updates_come_one_after_the_other(live: Live) -> None:
     """While one is fetched no other is, so none is overtaken; what came meanwhile is seen after it."""
     page, player = live.page, live.player

@@ -49,6 +49,7 @@ class Seen(Struct):
     pending: int = 0
 
 
+@pytest.mark.long
 def test_a_killed_driver_loses_nothing(address: str) -> None:
     """B13, B1, S3.1: what was acknowledged is there, once and in order; the log is read and the next prompt fits."""
     chance, seen, told = random.Random(6), Seen(), 0

@@ -48,6 +48,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
             yield made
 
 
+@pytest.mark.long
 def test_killed_writer_loses_nothing(address: str) -> None:
     """B13, B14, B1: whenever a writer is killed, what it was told is stored is there, whole, and the next one goes on."""
     chance = random.Random(20)

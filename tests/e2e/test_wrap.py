@@ -48,6 +48,7 @@ each_colour = pytest.mark.parametrize("colour", ["sync", "async"])
 # Long sessions in a small window.
 
 
+@pytest.mark.long
 @each_scene
 @each_way
 @each_colour

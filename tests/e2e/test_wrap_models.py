@@ -103,6 +103,7 @@ def address() -> Iterator[str]:
         yield model.url
 
 
+@pytest.mark.long
 def test_a_real_model_never_refuses(address: str) -> None:
     """B8, B11: sixty turns with a model of 2,048 tokens get no refusal through `wrap`, and the same turns without it do."""
     wrapping = Wrapping(window=2_048)

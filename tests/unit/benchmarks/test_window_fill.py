@@ -9,6 +9,8 @@ import pytest
 pytest.importorskip("splintr", reason="the `tokens` extra is not installed")
 
 FILL: dict[str, Any] = runpy.run_path(str(Path(__file__).parents[3] / "benchmarks" / "window_fill.py"))
+pytestmark = pytest.mark.long
+
 RECOVERING = ("wrap", "gateway", "agent")
 
 

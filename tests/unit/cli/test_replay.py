@@ -94,6 +94,7 @@ def test_model_window_cache_and_overhead_can_be_chosen(tmp_path: Path) -> None:
     assert (plan["model"], plan["windows"], plan["caching"], plan["overhead_tokens"]) == ("gpt-5.4", [0], False, 2_000)
 
 
+@pytest.mark.long
 def test_retention_is_measured_on_request(tmp_path: Path) -> None:
     """B3: `--retention` tells what a fold keeps, writes it as JSON, and says which file could not be read."""
     session, unreadable, out = tmp_path / "session.jsonl", tmp_path / "unreadable.jsonl", tmp_path / "out.json"

@@ -98,6 +98,7 @@ class Played:
         return self.sent[drop - 1] / USABLE
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", [TOLD, UNTOLD], ids=["told", "untold"])
 @pytest.mark.parametrize("factor", [0.9, 1.0, 1.15, 1.3])
 @pytest.mark.parametrize("model", ["my-deployment", "claude-sonnet-4-5", "gpt-5"])
