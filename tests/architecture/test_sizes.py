@@ -23,7 +23,7 @@ class Figure(NamedTuple):
 
 
 SOURCE_FILES = Figure(ceiling=228, goal=240)
-CODE_LINES = Figure(ceiling=33_195, goal=30_000)
+CODE_LINES = Figure(ceiling=33_204, goal=30_000)
 FRAGMENTS = Figure(ceiling=0, goal=0)
 SHARED_TYPE_NAMES = Figure(ceiling=0, goal=0)
 

@@ -106,7 +106,7 @@ def test_an_unknown_model_is_assumed_small_with_a_reason() -> None:
     assert answer.entry.prices is None
     assert "acme/dreamer-9-2031-01-01, dreamer-9-2031-01-01, acme/dreamer-9, dreamer-9" in answer.reason
     assert "window=" in answer.advice
-    assert "override" in answer.advice
+    assert '[models."its-name"]' in answer.advice
 
 
 def test_an_unknown_model_of_a_known_family_keeps_the_family() -> None:
