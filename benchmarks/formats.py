@@ -31,13 +31,16 @@ from typing import Any, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
-from tests.support.provider_rules import problems
-from tests.support.trajectory import TRAJECTORY_RULE, trajectory
 
 import infold.session.fit as front_door
 from infold import fit
 from infold.formats.registry import OPENAI_CHAT
 from infold.session.fit import FitCache
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from tests.support.provider_rules import problems
+from tests.support.trajectory import TRAJECTORY_RULE, trajectory
 
 Row: TypeAlias = dict[str, Any]
 Chat: TypeAlias = list[dict[str, Any]]

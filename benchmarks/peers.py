@@ -25,7 +25,6 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct, to_builtins
 from splintr import Tokenizer
-from tests.support.trajectory import TRAJECTORY_RULE, trajectory
 
 from infold.catalogue import Override, Prices
 from infold.core.messages import TextPart, UserMessage
@@ -39,6 +38,7 @@ from infold.transcripts.write import to_openai_chat
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.samples import add_corpus_option
+from tests.support.trajectory import TRAJECTORY_RULE, trajectory
 
 Chat: TypeAlias = dict[str, Any]
 

@@ -152,7 +152,10 @@ def _cost(row: Record) -> str:
 def _engine_rows(engine: Record) -> Iterator[Row]:
     """What the two calls around a request cost, and how long one waits for a summary."""
     command = f"`{engine.get('command', ENGINE)}`"
-    means = {row["store"]: row["mean_ms"] for row in engine.get("cost", ()) if row["format"] == "openai-chat"}
+    chosen = [
+        row for row in engine.get("cost", ()) if (row["format"], row.get("class", "sync")) == ("openai-chat", "sync")
+    ]
+    means = {row["store"]: row["mean_ms"] for row in chosen}
     if {"memory", "sqlite"} <= means.keys():
         told = f"{means['memory']:.2f} ms CPU in memory, {means['sqlite']:.2f} ms in a SQLite file"
         yield "`prepare_new` and `record`, the mean request of the 150-step trajectory", told, command
