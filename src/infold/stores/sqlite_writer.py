@@ -101,8 +101,10 @@ class Writer:
                     disconnect(self._connection)
 
     def _run_batch(self) -> None:
-        batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), MOST_TOGETHER))]
+        batch: list[Act[Any]] = []
         try:
+            while self._waiting and len(batch) < MOST_TOGETHER:
+                batch.append(self._waiting.popleft())
             with in_use():
                 _carry_out(self._connected(), batch, self._path)
         except InfoldError as error:
