@@ -6,16 +6,17 @@ Run as `store_worker.py <task> <address> [argument]`; the address is a file or a
 import ctypes
 import os
 import random
+import signal
 import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
 
 from infold.core.messages import SessionId
-from infold.errors import StoreBroken
+from infold.errors import StoreBroken, StoreConflict
 from infold.ports import FullStore, SessionKey
 from infold.stores.postgres import PostgresStore
 from infold.stores.sqlite import SqliteStore
@@ -173,6 +174,40 @@ def fork_unseen(store: SqliteStore | PostgresStore, address: str) -> None:
     tell(store.append(KEY, user_entries("c", prefix="c"), expected=1))
 
 
+def interrupted(store: SqliteStore | PostgresStore, _: str) -> None:
+    """Interrupt the main thread a hundred times while it and three others append; tell each thread's count and what is stored."""
+    counts, over = {}, Event()
+
+    def append_on(name: str) -> None:
+        counts[name] = 0
+        while not over.is_set():
+            counts[name] = store.append(_of(name), user_entries("x", prefix=f"{counts[name]}-"), expected=counts[name])
+
+    def interrupt() -> None:
+        for _ in range(100):
+            time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGINT)
+        over.set()
+
+    threads = [Thread(target=append_on, args=(f"thread {number}",)) for number in range(3)] + [Thread(target=interrupt)]
+    for thread in threads:
+        thread.start()
+    at = 0
+    while not over.is_set():
+        with suppress(KeyboardInterrupt, StoreConflict):  # another thread may have begun what was interrupted
+            at = next((newest[0] + 1 for newest in store.newest_first(OWN)), 0)
+            at = store.append(OWN, user_entries("x", prefix=f"{at}-"), expected=at)
+    for thread in threads:
+        thread.join()
+    tell(sum(1 for _ in store.newest_first(OWN)) - at)
+    for name, count_of in counts.items():
+        tell(sum(1 for _ in store.newest_first(_of(name))) - count_of)
+
+
+def _of(name: str) -> SessionKey:
+    return SessionKey("tenant", SessionId(name))
+
+
 def visit(store: SqliteStore | PostgresStore, _: str) -> None:
     """Look at the store as another program would, and tell how many entries there are of either session."""
     for key in (KEY, OWN):
@@ -207,7 +242,18 @@ def tell_line(line: str) -> None:
 
 TASKS: dict[str, Callable[[SqliteStore | PostgresStore, str], None]] = {
     task.__name__: task
-    for task in (write_on, append_many, compact_many, hold_on, fork, fork_unseen, open_often, outlive, visit)
+    for task in (
+        write_on,
+        append_many,
+        compact_many,
+        hold_on,
+        fork,
+        fork_unseen,
+        open_often,
+        outlive,
+        interrupted,
+        visit,
+    )
 }
 
 if __name__ == "__main__" and sys.argv[1] == "nurse":

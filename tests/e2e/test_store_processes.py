@@ -239,6 +239,17 @@ def test_a_fork_that_python_does_not_see_is_refused(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "2\n2\n", "")
 
 
+def test_interrupts_of_the_main_thread_harm_no_other(tmp_path: Path) -> None:
+    """B14: after Ctrl-C in the middle of an append, every thread goes on, and what was acknowledged is stored, once."""
+    command: list[str | Path] = [sys.executable, WORKER, "interrupted", str(tmp_path / "sessions.db")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+    assert done.returncode == 0, done.stderr
+    interrupted, *others = done.stdout.split()
+    assert interrupted in ("0", "1")
+    assert others == ["0"] * 3
+
+
 @contextmanager
 def worker(task: str, address: str) -> Iterator[subprocess.Popen[str]]:
     """A worker process, ended with the block."""

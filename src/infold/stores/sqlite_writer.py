@@ -3,15 +3,18 @@
 A commit waits for the disk, so acts that queue up meanwhile share the next one: of the threads that wait for an answer, one
 writes for all. An act sees the acts before it, and is answered after the commit. While another process writes, each act
 waits at most `busy_seconds` from when it was asked, however many acts are before it.
+
+Ctrl-C interrupts the main thread, wherever it is. So that thread writes its own acts alone: nobody else waits for an answer that an
+interrupt leaves unknown. What it leaves uncommitted is rolled back.
 """
 
 import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Lock
+from threading import Lock, get_ident, main_thread
 from typing import Any, Generic, TypeVar
 
 from infold.errors import InfoldError, StoreBroken, StoreClosed
@@ -44,6 +47,7 @@ class Act(Generic[T]):
         self.deadline = deadline
         self.is_done = False
         self.outcome: T | BaseException | None = None
+        self.thread = get_ident()
         self._writer = writer
 
     def answer(self, outcome: T | BaseException) -> None:
@@ -85,10 +89,16 @@ class Writer:
         return asked
 
     def run_until_done(self, asked: Act[Any]) -> None:
-        """Run the acts that wait, until this one is done, unless another thread is doing that."""
-        with self._turn:
-            while not asked.is_done:
-                self._run_batch()
+        """Run the acts that wait, until this one is done, unless another thread is doing that.
+
+        If this thread is interrupted, the act is withdrawn, unless another thread has begun it.
+        """
+        try:
+            with self._turn:
+                while not asked.is_done:
+                    self._run_batch(asked)
+        finally:
+            self._no_longer_waits(asked)
 
     def close(self) -> None:
         """Run the pending acts, then close the connection; calling it again does nothing."""
@@ -100,19 +110,29 @@ class Writer:
                 with in_use():
                     disconnect(self._connection)
 
-    def _run_batch(self) -> None:
-        batch: list[Act[Any]] = []
+    def _run_batch(self, wanted: Act[Any] | None = None) -> None:
+        """Run the oldest acts that wait; if the main thread wants one, only that thread's."""
+        waiting = list(self._waiting)
+        if wanted is not None and wanted.thread == main_thread().ident:
+            waiting = [asked for asked in waiting if asked.thread == wanted.thread]
+        batch = waiting[:MOST_TOGETHER]
         try:
-            while self._waiting and len(batch) < MOST_TOGETHER:
-                batch.append(self._waiting.popleft())
             with in_use():
                 _carry_out(self._connected(), batch, self._path)
         except InfoldError as error:
             for asked in batch:
                 asked.answer(error)
-        except BaseException:  # such as Ctrl-C: another thread runs what is left
-            self._waiting.extendleft(asked for asked in reversed(batch) if not asked.is_done)
-            raise
+        finally:  # after an interrupt, what is not answered still waits
+            connection = self._connection
+            if connection is not None and connection.in_transaction:
+                connection.execute("ROLLBACK")
+            for asked in batch:
+                if asked.is_done:
+                    self._no_longer_waits(asked)
+
+    def _no_longer_waits(self, asked: Act[Any]) -> None:
+        with suppress(ValueError):
+            self._waiting.remove(asked)
 
     def _connected(self) -> sqlite3.Connection:
         if self._closed:
@@ -137,6 +157,8 @@ def _carry_out(connection: sqlite3.Connection, batch: Sequence[Act[Any]], path: 
 
 
 def _begin(connection: sqlite3.Connection, deadline: float) -> None:
+    if connection.in_transaction:  # an interrupt came while another was handled
+        connection.execute("ROLLBACK")
     while True:
         try:
             connection.execute("BEGIN IMMEDIATE")
