@@ -9,8 +9,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
-from tests.support.provider_rules import anthropic_problems
-
+from infold.testing.anthropic_rules import anthropic_problems
 from infold.testing.script import Fail, Say, ScriptedAnswer, ScriptedRequest
 
 __all__ = ["BOUND", "DROPS", "MODEL", "STEPS", "SYSTEM", "TOOLS", "WINDOW", "Refused", "Thinker", "Worker", "body_of"]

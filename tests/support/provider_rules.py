@@ -3,40 +3,17 @@
 These are the rules of pairing and order that a request breaks with an HTTP 400. Types and fields are left to the SDKs.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, groupby, pairwise
-
-from msgspec import Struct
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby, pairwise
 
 from infold.formats.codec import Item, as_dict, id_field, text_field
 from infold.formats.registry import WireFormat
+from infold.testing.anthropic_rules import PairingStep, anthropic_problems, repeated, unpaired
 
 
 def problems(wire: WireFormat, items: Sequence[object]) -> tuple[str, ...]:
     """Return what the provider would refuse in these items; empty if they may be sent."""
     return _PROBLEMS[wire.name](items)
-
-
-class _Step(Struct, frozen=True):
-    """Items the provider takes as one: the calls they make and the results they bring."""
-
-    place: int
-    calls: tuple[str, ...] = ()
-    results: tuple[str, ...] = ()
-
-
-def _unpaired(steps: Iterable[_Step]) -> Iterator[str]:
-    """Yield calls without a result in the very next step, and results without a call in the one before."""
-    for before, step in pairwise([_Step(-1), *steps, _Step(-1)]):
-        missing = Counter(before.calls) - Counter(step.results)
-        yield from (f"item {before.place}: call {call!r} has no result right after it" for call in missing)
-        orphans = Counter(step.results) - Counter(before.calls)
-        yield from (f"item {step.place}: result {call!r} does not follow its call" for call in orphans)
-
-
-def _repeated(ids: Iterable[str], what: str) -> Iterator[str]:
-    return (f"{what} {one!r} is used {times} times" for one, times in Counter(ids).items() if times > 1)
 
 
 def _blocks(value: object) -> list[Item]:
@@ -55,8 +32,8 @@ def chat_problems(items: Sequence[object]) -> tuple[str, ...]:
     plains = [as_dict(item) for item in items]
     steps = [_chat_step(list(run)) for _, run in groupby(enumerate(plains), key=_chat_group)]
     empties = (f"item {place}: it is empty" for place, item in enumerate(plains) if _is_chat_empty(item))
-    repeats = (text for step in steps for text in _repeated(step.calls, f"item {step.place}: call id"))
-    return (*_none_at_all(plains), *empties, *_unpaired(steps), *repeats)
+    repeats = (text for step in steps for text in repeated(step.calls, f"item {step.place}: call id"))
+    return (*_none_at_all(plains), *empties, *unpaired(steps), *repeats)
 
 
 def _none_at_all(items: Sequence[object]) -> tuple[str, ...]:
@@ -69,13 +46,13 @@ def _chat_group(one: tuple[int, Item]) -> int:
     return -1 if item.get("role") in ("tool", "function") else place
 
 
-def _chat_step(run: list[tuple[int, Item]]) -> _Step:
+def _chat_step(run: list[tuple[int, Item]]) -> PairingStep:
     place, first = run[0]
     if first.get("role") in ("tool", "function"):
-        return _Step(place, results=tuple(id_field(item, "tool_call_id", "name") for _, item in run))
+        return PairingStep(place, results=tuple(id_field(item, "tool_call_id", "name") for _, item in run))
     calls = [as_dict(call) for call in first.get("tool_calls") or ()]
     legacy = [as_dict(first["function_call"])] if first.get("function_call") else []
-    return _Step(place, tuple(id_field(call, "id", "name") for call in [*calls, *legacy]))
+    return PairingStep(place, tuple(id_field(call, "id", "name") for call in [*calls, *legacy]))
 
 
 def _is_chat_empty(item: Item) -> bool:
@@ -95,8 +72,8 @@ def responses_problems(items: Sequence[object]) -> tuple[str, ...]:
     return (
         *_none_at_all(plains),
         *_responses_unpaired(plains),
-        *_repeated(outputs, "the output of call"),
-        *_repeated(filter(None, item_ids), "item id"),
+        *repeated(outputs, "the output of call"),
+        *repeated(filter(None, item_ids), "item id"),
         *_lonely_reasoning(plains),
     )
 
@@ -137,52 +114,6 @@ def _lonely_reasoning(items: Sequence[Item]) -> Iterator[str]:
             yield f"item {place}: reasoning is not followed by what it led to"
 
 
-# Anthropic Messages.
-
-
-def anthropic_problems(items: Sequence[object]) -> tuple[str, ...]:
-    """Return what Messages would refuse; neighbours of one role count as one, as in the API."""
-    plains = [as_dict(item) for item in items]
-    turns = [list(run) for _, run in groupby(enumerate(plains), key=lambda one: one[1].get("role"))]
-    steps = [_anthropic_step(run) for run in turns]
-    return (
-        *_none_at_all(plains),
-        *(["the first message is not the user's"] if plains and plains[0].get("role") == "assistant" else []),
-        *chain.from_iterable(_anthropic_blanks(place, item) for place, item in enumerate(plains)),
-        *_unpaired(steps),
-        *chain.from_iterable(_anthropic_order(run) for run in turns),
-        *_repeated(chain.from_iterable(step.calls for step in steps), "tool_use id"),
-    )
-
-
-def _anthropic_step(run: list[tuple[int, Item]]) -> _Step:
-    blocks = [block for _, item in run for block in _blocks(item.get("content"))]
-    calls = [id_field(block, "id") for block in blocks if _kind(block) == "tool_use"]
-    results = [id_field(block, "tool_use_id") for block in blocks if _kind(block) == "tool_result"]
-    return _Step(run[0][0], tuple(calls), tuple(results))
-
-
-def _anthropic_blanks(place: int, item: Item) -> Iterator[str]:
-    blocks = _blocks(item.get("content"))
-    if not blocks:
-        yield f"item {place}: it is empty"
-    elif any(_kind(block) == "text" and not text_field(block, "text").strip() for block in blocks):
-        yield f"item {place}: a text is blank"
-
-
-def _anthropic_order(run: list[tuple[int, Item]]) -> Iterator[str]:
-    place = run[0][0]
-    kinds = [_kind(block) for _, item in run for block in _blocks(item.get("content"))]
-    results = kinds.count("tool_result")
-    if kinds[:results].count("tool_result") < results:
-        yield f"item {place}: something stands before a tool_result"
-    thinks = ["thinking" in kind for kind in kinds]
-    if any(thinks) and not thinks[0]:
-        yield f"item {place}: thinking does not come first"
-    if thinks and thinks[-1]:
-        yield f"item {place}: thinking comes last"
-
-
 # Gemini.
 
 
@@ -194,15 +125,15 @@ def gemini_problems(items: Sequence[object]) -> tuple[str, ...]:
         *_none_at_all(plains),
         *(["the first item is not the user's"] if first_role == "model" else []),
         *(f"item {place}: it has no parts" for place, item in enumerate(plains) if not item.get("parts")),
-        *_unpaired(_gemini_step(place, item) for place, item in enumerate(plains)),
+        *unpaired(_gemini_step(place, item) for place, item in enumerate(plains)),
     )
 
 
-def _gemini_step(place: int, item: Item) -> _Step:
+def _gemini_step(place: int, item: Item) -> PairingStep:
     parts = _blocks(item.get("parts"))
     calls = [part.get("functionCall") or part.get("function_call") for part in parts]
     answers = [part.get("functionResponse") or part.get("function_response") for part in parts]
-    return _Step(
+    return PairingStep(
         place,
         tuple(text_field(as_dict(call), "name") for call in calls if call),
         tuple(text_field(as_dict(answer), "name") for answer in answers if answer),

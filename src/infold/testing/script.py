@@ -62,7 +62,26 @@ class Hang(Struct, frozen=True):
     seconds: float
 
 
-ScriptedAnswer: TypeAlias = Say | Fail | Hang
+class StreamEvent(Struct, frozen=True):
+    """One event of a stream, or one object of a streamed array."""
+
+    data: Item | str
+    name: str = ""
+
+    def encode(self) -> bytes:
+        data = self.data if isinstance(self.data, str) else msgspec.json.encode(self.data).decode()
+        return (f"event: {self.name}\n" if self.name else "").encode() + f"data: {data}\n\n".encode()
+
+
+class Send(Struct, frozen=True):
+    """A reply in the provider's own form: its body, and the events that a request for a stream gets in its place."""
+
+    body: Item
+    events: tuple[StreamEvent, ...] = ()
+    trouble: Trouble | None = None
+
+
+ScriptedAnswer: TypeAlias = Say | Send | Fail | Hang
 
 
 class ScriptedRequest(Struct, frozen=True):
@@ -108,17 +127,6 @@ class WireReply(Struct, frozen=True):
     @property
     def finish(self) -> Finish:
         return self.say.finish or ("tool-calls" if self.say.calls else "stop")
-
-
-class StreamEvent(Struct, frozen=True):
-    """One event of a stream, or one object of a streamed array."""
-
-    data: Item | str
-    name: str = ""
-
-    def encode(self) -> bytes:
-        data = self.data if isinstance(self.data, str) else msgspec.json.encode(self.data).decode()
-        return (f"event: {self.name}\n" if self.name else "").encode() + f"data: {data}\n\n".encode()
 
 
 def split_text(text: str) -> Iterator[str]:

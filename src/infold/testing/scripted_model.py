@@ -23,6 +23,7 @@ from infold.testing.script import (
     Script,
     ScriptedAnswer,
     ScriptedRequest,
+    Send,
     Trouble,
     WireReply,
     count_tokens,
@@ -69,6 +70,8 @@ class ScriptedModel:
         match answer:
             case Say():
                 yield from self._pieces(answer, received)
+            case Send():
+                yield Replied(answer.body)
             case Fail():
                 raise _failure(self.ref.id, answer)
             case Hang():

@@ -21,7 +21,7 @@ from msgspec import Struct
 from infold.core.tokens import estimate_tokens
 from infold.errors import FormatError
 from infold.formats.codec import Item
-from infold.formats.registry import ANTHROPIC_MESSAGES, GEMINI, OPENAI_CHAT, WireFormat
+from infold.formats.registry import ANTHROPIC_MESSAGES, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
 from infold.formats.requests import format_of_path, model_in_path
 from infold.testing.script import (
     ALL_IS_WELL,
@@ -30,12 +30,13 @@ from infold.testing.script import (
     Say,
     Script,
     ScriptedRequest,
+    Send,
     Trouble,
     WireReply,
     count_tokens,
     count_usage,
 )
-from infold.testing.wire_replies import REPLY_WRITERS
+from infold.testing.wire_replies import REPLY_WRITERS, compacted_body
 
 MODEL = "scripted"
 """The only model that is listed, and the default name of a request's model."""
@@ -61,13 +62,16 @@ GARBAGE = (
 COUNTS = {"/messages/count_tokens": (ANTHROPIC_MESSAGES, "input_tokens"), ":countTokens": (GEMINI, "totalTokens")}
 """The ends of paths that count tokens, each with its wire format and the field of the count."""
 
+COMPACTS = "/responses/compact"
+"""The end of the path that compacts a history of OpenAI's Responses."""
+
 
 class ScriptedServer:
     """Answer every request as a script says, and keep all requests.
 
     The script is called with one request at a time; an exception in it is raised when the `with` block ends. With
     `window_tokens` a larger request is rejected in its provider's own words before the script sees it; the server counts
-    `factor` tokens for each of ours.
+    `factor` tokens for each of ours. To a request for OpenAI's compaction the script says the summary, which is sent sealed.
     """
 
     def __init__(
@@ -115,9 +119,9 @@ class ScriptedServer:
     def _respond(self, path: str, headers: Mapping[str, str], content: bytes) -> "_Response":
         place = urlsplit(path).path
         counts = next((found for ending, found in COUNTS.items() if place.endswith(ending)), None)
-        wire, count_field = counts or (format_of_path(place), "")
+        wire, count_field = counts or (OPENAI_RESPONSES if place.endswith(COMPACTS) else format_of_path(place), "")
         try:
-            request = _parse_request(path, headers, content, wire, self._factor)
+            request = parse_request(path, headers, content, wire, self._factor)
         except (msgspec.DecodeError, FormatError) as error:
             self._keep(ScriptedRequest(path, headers, {}))
             return _error(400, f"the request cannot be read: {error}")
@@ -146,6 +150,11 @@ class ScriptedServer:
                 model = model_in_path(request.path) or str(request.body.get("model") or MODEL)
                 reply = WireReply(answer, usage, number, model, _reports_usage(request))
                 return _write_reply(request, reply, answer.trouble or self._trouble)
+            case Send():
+                trouble = answer.trouble or self._trouble
+                if not request.stream or not answer.events:
+                    return _Whole(200, _json(answer.body), trouble=trouble)
+                return _Streamed(tuple(event.encode() for event in answer.events), trouble=trouble)
             case Fail():
                 return _Whole(answer.status, _json(answer.body), answer.headers, self._trouble)
             case Hang():
@@ -154,8 +163,8 @@ class ScriptedServer:
                 assert_never(answer)
 
 
-def _parse_request(
-    path: str, headers: Mapping[str, str], content: bytes, wire: WireFormat | None, factor: float
+def parse_request(
+    path: str, headers: Mapping[str, str], content: bytes, wire: WireFormat | None, factor: float = 1.0
 ) -> ScriptedRequest:
     """Decode and count a request; raise `FormatError` or `DecodeError` if it is malformed."""
     body: Item = msgspec.json.decode(content, type=dict) if content else {}
@@ -184,6 +193,8 @@ def _reports_usage(request: ScriptedRequest) -> bool:
 
 def _write_reply(request: ScriptedRequest, reply: WireReply, trouble: Trouble) -> "_Response":
     writer = REPLY_WRITERS[request.format]
+    if urlsplit(request.path).path.endswith(COMPACTS):
+        return _Whole(200, _json(compacted_body(reply, request.body)), trouble=trouble)
     if not request.stream:
         return _Whole(200, _json(writer.body(reply)), trouble=trouble)
     events = tuple(writer.events(reply))

@@ -1,5 +1,6 @@
 """Scripted replies in the four wire formats: whole, as a stream, and a request rejected for its size."""
 
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from itertools import count
 
@@ -128,6 +129,27 @@ def responses_events(reply: WireReply) -> Iterator[StreamEvent]:
         yield StreamEvent({**event, "sequence_number": next(numbers)}, event["type"])
 
 
+def compacted_body(reply: WireReply, asked: Item) -> Item:
+    """Return the answer to a request for compaction: all messages of the user, then one sealed item."""
+    items = asked.get("input") or []
+    given = [{"role": "user", "content": items}] if isinstance(items, str) else items
+    users = [{"type": "message", **item} for item in given if item.get("role") == "user"]
+    for item in users:
+        if isinstance(item["content"], str):
+            item["content"] = [{"type": "input_text", "text": item["content"]}]
+    sealed = b64encode(reply.say.text.encode()).decode()
+    return {
+        "id": f"resp_{reply.number}",
+        "object": "response.compaction",
+        "created_at": CREATED,
+        "output": [
+            *users,
+            {"type": "compaction", "id": f"cmp_{reply.number}", "encrypted_content": sealed},
+        ],
+        "usage": responses_body(reply)["usage"],
+    }
+
+
 def responses_overflow(tokens: int, window_tokens: int) -> Item:
     words = (
         f"Input tokens exceed the configured limit of {window_tokens} tokens. Your messages resulted in {tokens} tokens. "
@@ -236,7 +258,12 @@ def anthropic_body(reply: WireReply) -> Item:
 
 def anthropic_events(reply: WireReply) -> Iterator[StreamEvent]:
     """Yield the events of a stream; the first counts the input, the last but one the output."""
-    return (StreamEvent(event, event["type"]) for event in _anthropic_events(anthropic_body(reply)))
+    return anthropic_body_events(anthropic_body(reply))
+
+
+def anthropic_body_events(body: Item) -> Iterator[StreamEvent]:
+    """Yield a whole reply as the events of a stream."""
+    return (StreamEvent(event, event["type"]) for event in _anthropic_events(body))
 
 
 def anthropic_overflow(tokens: int, window_tokens: int) -> Item:
@@ -245,8 +272,9 @@ def anthropic_overflow(tokens: int, window_tokens: int) -> Item:
 
 
 def _anthropic_events(whole: Item) -> Iterator[Item]:
-    input_usage = {field: value for field, value in whole["usage"].items() if not field.startswith("output")}
-    output_usage = {field: value for field, value in whole["usage"].items() if field.startswith("output")}
+    late = ("output_tokens", "output_tokens_details", "iterations")
+    input_usage = {field: value for field, value in whole["usage"].items() if field not in late}
+    output_usage = {field: value for field, value in whole["usage"].items() if field in late}
     begun = {**whole, "content": [], "stop_reason": None, "usage": {**input_usage, "output_tokens": 1}}
     yield {"type": "message_start", "message": begun}
     yield {"type": "ping"}
@@ -255,8 +283,9 @@ def _anthropic_events(whole: Item) -> Iterator[Item]:
             "text": {"text": ""},
             "thinking": {"thinking": "", "signature": ""},
             "tool_use": {"input": {}},
+            "compaction": {"content": None, "encrypted_content": None},
         }
-        start = {**block, **empty[block["type"]]}
+        start = {**block, **empty.get(block["type"], {})}
         yield {"type": "content_block_start", "content_block": start, "index": index}
         for delta in _anthropic_deltas(block):
             yield {"type": "content_block_delta", "delta": delta, "index": index}
@@ -273,9 +302,14 @@ def _anthropic_deltas(block: Item) -> Iterator[Item]:
         case "thinking":
             yield from ({"type": "thinking_delta", "thinking": text} for text in split_text(block["thinking"]))
             yield {"type": "signature_delta", "signature": block["signature"]}
-        case _:
+        case "tool_use":
             text = _json(block["input"]) if block["input"] else ""
             yield from ({"type": "input_json_delta", "partial_json": part} for part in ("", *split_text(text)))
+        case "compaction":
+            sealed = {"content": block["content"], "encrypted_content": block["encrypted_content"]}
+            yield {"type": "compaction_delta", **sealed}
+        case _:  # all of it is in the event that starts the block
+            return
 
 
 def _anthropic_blocks(reply: WireReply) -> list[Item]:

@@ -3,7 +3,9 @@
 from typing import Any
 
 import pytest
-from tests.support.provider_rules import anthropic_problems, chat_problems, gemini_problems, responses_problems
+from tests.support.provider_rules import chat_problems, gemini_problems, responses_problems
+
+from infold.testing.anthropic_rules import anthropic_problems
 
 USER = {"role": "user", "content": "hi"}
 
