@@ -293,6 +293,12 @@ _BINDING = frozenset(
 """Anthropic, "Prefix checks on thinking blocks", November 2026; the same on Bedrock and Vertex."""
 
 
+_COMPACTING = re.compile(
+    r"claude-(?:(?:fable|mythos)-5|mythos-preview|opus-(?:4-[678]|[5-9])|sonnet-(?:4-6|[5-9])|haiku-(?:5-5|[6-9]))"
+)
+"""Anthropic, "Compaction on demand", November 2026, and the models to come."""
+
+
 def family_of(model: str) -> FamilyName:
     """Return the tokeniser family of a model name; "other", which has the widest bound, if no rule matches."""
     last = model.rsplit("/", 1)[-1].lower().replace(".", "-")
@@ -306,6 +312,11 @@ def binds_thinking(model: str) -> bool:
     Other models may do so too; their rejections show it.
     """
     return any(spelling.key in _BINDING for spelling in spellings(model))
+
+
+def compacts_natively(model: str) -> bool:
+    """Return whether Anthropic compacts a conversation with this model itself when asked to, as documented."""
+    return any(_COMPACTING.match(spelling.key) for spelling in spellings(model))
 
 
 def lower_bound(family: FamilyName) -> float:

@@ -54,7 +54,7 @@ class LearnedLimits(Struct, frozen=True, omit_defaults=True):
     `tokens` is the most it accepts, `is_told` whether it reported that number itself; `bytes` the most bytes of media
     in a request. `factor` is how far its count exceeded ours, learned after `reports` reports. `accepted` is the most
     it accepted since its last refusal, `refusals` how often it refused without a number. `binds_thinking`: it refused
-    thinking because what precedes it had changed.
+    thinking because what precedes it had changed. `refuses_native`: it refused a summary of its own.
     """
 
     tokens: int | None = None
@@ -65,6 +65,7 @@ class LearnedLimits(Struct, frozen=True, omit_defaults=True):
     accepted: int = 0
     refusals: int = 0
     binds_thinking: bool = False
+    refuses_native: bool = False
 
     def after_bytes(self, refused: int) -> "LearnedLimits":
         """Return the limits after that many bytes were refused."""

@@ -172,13 +172,29 @@ def apply_step(
     return AppliedStep(after, (entry,), (clipped,))
 
 
+class NativeSummary(Struct, frozen=True):
+    """The messages by which a provider itself compacted a head, and their tokens."""
+
+    messages: tuple[Message, ...] = ()
+    tokens: int = 0
+
+
+NO_NATIVE = NativeSummary()
+
+
 def checkpoint_for(
-    log: Log, step: Summarise | Fold, inputs: PlanInputs, *, narrative: str = "", now_ms: int | None = None
+    log: Log,
+    step: Summarise | Fold,
+    inputs: PlanInputs,
+    *,
+    narrative: str = "",
+    native: NativeSummary = NO_NATIVE,
+    now_ms: int | None = None,
 ) -> tuple[Checkpoint, tuple[Event, ...]]:
     """Return the checkpoint that folds a step's head, with or without a model's narrative, and events for what was
     shortened."""
     summary = inputs.policy.summary
-    cleaned = not narrative and summary.fallback == "clean"
+    cleaned = not narrative and not native.messages and summary.fallback == "clean"
     ledger = EMPTY_LEDGER if cleaned else ledger_before(log, step.cut)
     now = without_settled(ledger, log, step.cut)
     if narrative:
@@ -198,6 +214,9 @@ def checkpoint_for(
         calls=log.calls,
         tokens_before=estimated_tokens(log, inputs),
         tokens_after=_tokens_after(log, cut, folded.text, inputs),
+        native=native.messages,
+        native_tokens=native.tokens,
+        thinking_from=_thinking_from(log, cut) if native.messages else 0,
         created_ms=now_ms,
         calibration=log.calibration,
         limits=log.limits,
@@ -208,15 +227,31 @@ def checkpoint_for(
         unanswered=unanswered_calls(log, cut),
         saving=step.saving / RATES_PER_TOKEN,
     )
+    if native.messages:
+        after = log.append(checkpoint)
+        checkpoint = replace(checkpoint, tokens_after=estimated_tokens(after, inputs))
     stubbed = (InstructionStubbed(log.session_id, folded.stubbed),) if folded.stubbed else ()
     return checkpoint, stubbed
+
+
+def _thinking_from(log: Log, cut: Cut) -> int:
+    """Return below which number thinking is outdated behind a provider's own summary: as before it.
+
+    A changed view leaves out blank messages and shows late results as text; if the view was unchanged so far, thinking
+    behind those is outdated.
+    """
+    is_unchanged = log.checkpoint is None and not log.altered
+    changes = is_unchanged and any(logged.late or logged.is_blank for logged in log.live[cut.index :])
+    return log.next_sequence if changes else log.thinking_from
 
 
 def compacted_event(log: Log, checkpoint: Checkpoint, inputs: PlanInputs) -> Compacted:
     """Return the event for a checkpoint that was appended to this log."""
     kept = None if checkpoint.first_kept is None else log.index_of(checkpoint.first_kept)
     folded = log.length if kept is None else kept
-    lost = (logged for logged in log.live[folded:] if logged.has_thinking and not log.is_outdated(logged))
+    kept_from = checkpoint.thinking_from if checkpoint.native else log.next_sequence
+    tail = (logged for logged in log.live[folded:] if logged.has_thinking and not log.is_outdated(logged))
+    lost = (logged for logged in tail if logged.sequence < kept_from)
     verdict = checkpoint.verdict
     return Compacted(
         log.session_id,
@@ -234,6 +269,7 @@ def compacted_event(log: Log, checkpoint: Checkpoint, inputs: PlanInputs) -> Com
         saving=checkpoint.saving,
         error="" if verdict is None else verdict.error,
         safety=checkpoint.safety,
+        native=bool(checkpoint.native),
     )
 
 

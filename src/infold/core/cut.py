@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from infold.core.log import Log
 from infold.core.logged_message import LoggedMessage
+from infold.core.messages import AssistantMessage
 from infold.core.policy import TailPolicy
 from infold.core.tokens import Size, tokens_in, total_size
 
@@ -66,6 +67,23 @@ def cut_before(log: Log, sequence: int) -> Cut | None:
     folded."""
     indices = (index for index in range(len(log.live) - 1, 0, -1) if log.live[index].sequence <= sequence)
     return next((Cut.at(log, index) for index in indices if log.live[index].cuttable), None)
+
+
+def native_cut(log: Log, cut: Cut) -> Cut | None:
+    """Return the cut nearest to this one behind which thinking stays valid if the provider summarises the head.
+
+    The head is then what an earlier request held: it ends before a reply, and includes the note of an earlier summary.
+    """
+    live = log.live
+    earliest = log.checkpoint_sequence if log.native else -1
+
+    def is_legal(index: int) -> bool:
+        first, last = live[index], live[index - 1]
+        is_reply = isinstance(first.message, AssistantMessage) and not isinstance(last.message, AssistantMessage)
+        return is_reply and not last.is_business and first.cuttable and first.sequence > earliest
+
+    indices = (*range(min(cut.index, log.length - 1), 0, -1), *range(cut.index + 1, log.length))
+    return next((Cut.at(log, index) for index in indices if is_legal(index)), None)
 
 
 def newest_turns_within(log: Log, cut: Cut, *, tail_tokens: int, measured_of: Sizer) -> Cut:

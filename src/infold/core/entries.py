@@ -128,6 +128,9 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag
     summaries failed, and until when the summariser is not asked. `safety` names what infold did beyond the preset's
     document: `code-fold` if a failed summary would have stopped the work, `flattened` if the history did not fit the
     summariser as messages.
+
+    `native` are the messages by which the provider itself compacted the head, of `native_tokens`; a view that shows them
+    has `note` in place of the text. `thinking_from`: thinking numbered below it was outdated before, and the rest stays.
     """
 
     text: str
@@ -158,6 +161,19 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag
     saving: float = 0.0
     failing: SummariserFailures | None = None
     safety: tuple[str, ...] = ()
+    native: tuple[Message, ...] = ()
+    native_tokens: int = 0
+    thinking_from: int = 0
+
+    @property
+    def note(self) -> str:
+        """The part of the text that code wrote; next to a provider's own summary, also what that one invented."""
+        written = self.text.removesuffix(self.narrative).rstrip() if self.narrative else self.text
+        invented = () if self.verdict is None or not self.native else self.verdict.invented
+        return f"{written}\n\n{_DOUBTS}: {', '.join(invented)}" if invented else written
+
+
+_DOUBTS = "The summary at the beginning mentions what the record does not show; check it before you rely on it"
 
 
 class Restoration(Struct, frozen=True, tag_field="entry", tag="restoration"):
@@ -177,7 +193,8 @@ class Rejection(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag=
     """A provider refused a request as too large: its estimate, and the provider's numbers if it gave any.
 
     `over_bytes`: it was refused for its bytes, of which it had at least that many. `bound_thinking`: it was refused for
-    thinking that is bound to another conversation, whatever its size. `believed_tokens` is the limit it was held to.
+    thinking that is bound to another conversation, whatever its size. `native`: it was refused for the provider's own
+    summary in it. `believed_tokens` is the limit it was held to.
     """
 
     estimated_tokens: int
@@ -187,6 +204,7 @@ class Rejection(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag=
     rejected_ms: int | None = None
     bound_thinking: bool = False
     believed_tokens: int | None = None
+    native: bool = False
 
 
 class Amendment(Struct, frozen=True, tag_field="entry", tag="amendment"):

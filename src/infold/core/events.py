@@ -43,6 +43,7 @@ class Compacted(Struct, frozen=True, tag_field="event", tag="session.compacted")
     `faults` are what the judge repaired or why it rejected the model's summary; `outdated_thinking` as for a pruning.
     `saving` is the expected saving of a fold made for its price, over the calls to come, in US dollars. `error` is the
     model's own error if it failed. `safety` names what infold did beyond the preset's document (see `Checkpoint`).
+    `native`: the provider compacted the head itself.
     """
 
     session_id: str
@@ -60,6 +61,7 @@ class Compacted(Struct, frozen=True, tag_field="event", tag="session.compacted")
     saving: float = 0.0
     error: str = ""
     safety: tuple[str, ...] = ()
+    native: bool = False
 
     @property
     def outcome(self) -> Literal["summarised", "folded"]:
@@ -150,7 +152,7 @@ class Rejected(Struct, frozen=True, tag_field="event", tag="request-rejected"):
     """A provider refused a request that infold could change; `estimated_tokens` was its estimate.
 
     Either it reported an overflow, with its numbers if it gave any, or it refused the thinking of `outdated_thinking`
-    messages, which is bound to another conversation.
+    messages, which is bound to another conversation, or (`native`) a summary that it had written itself.
     """
 
     session_id: str
@@ -158,6 +160,7 @@ class Rejected(Struct, frozen=True, tag_field="event", tag="request-rejected"):
     reported_tokens: int | None = None
     limit_tokens: int | None = None
     outdated_thinking: int = 0
+    native: bool = False
 
 
 class PreparedAhead(Struct, frozen=True, tag_field="event", tag="prepared-ahead"):

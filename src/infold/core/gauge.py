@@ -8,6 +8,7 @@ recovered within the request, it includes no margin: the expected count decides,
 from collections.abc import Callable
 from itertools import takewhile
 from math import ceil
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -28,6 +29,10 @@ show how long the work will continue, and nothing was paid for it here."""
 
 LEAST_RATIO = 2.0
 """A cut for its price alone must at least halve the view: folded content has a value that is not in the price list."""
+
+
+NativeUse: TypeAlias = Literal["never", "auto", "always"]
+"""When the provider itself is to write a summary; `auto`: when that keeps more, or costs less."""
 
 
 class Rates(Struct, frozen=True):
@@ -104,7 +109,8 @@ class PlanInputs(Struct, frozen=True):
     `window_tokens`: the most the model accepts in one request, reply included; 0 if only the budget is known.
     `summariser`: whether a model can be asked. `manual`: a person asked for a compaction now. `rates`: the model's
     prices, if known. `is_cold`: its cache has expired since the last request. `reports_usage`: whether replies report
-    usage; if they never do, a rule on reported usage uses our estimate instead.
+    usage; if they never do, a rule on reported usage uses our estimate instead. `native`: when to let the provider
+    itself write the summary; `native_is_sealed`: only the provider can read it.
     """
 
     policy: Policy
@@ -119,6 +125,8 @@ class PlanInputs(Struct, frozen=True):
     rates: Rates | None = None
     is_cold: bool = False
     reports_usage: bool = True
+    native: NativeUse = "never"
+    native_is_sealed: bool = False
 
 
 class Gauge(Struct, frozen=True):

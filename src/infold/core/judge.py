@@ -8,6 +8,7 @@ must-keep set is not required of the summary: the ledger carries it.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from msgspec import Struct
 
@@ -95,13 +96,18 @@ class Answer(Struct, frozen=True):
 
 
 class ModelAnswer(Struct, frozen=True):
-    """A summariser's answer with its model, usage, cost and duration."""
+    """A summariser's answer with its model, usage, cost and duration.
+
+    `reply` is a provider's whole reply to a request that it compacts itself, `native` the messages in it by which it did.
+    """
 
     answer: Answer
     model: str = ""
     usage: Usage | None = None
     cost: float = 0.0
     duration_ms: int = 0
+    reply: Any = None
+    native: tuple[Message, ...] = ()
 
 
 def judge(

@@ -273,8 +273,6 @@ def fold_head(log: "Log", checkpoint: Checkpoint) -> "Log":
         next_sequence=log.next_sequence + 1,
         checkpoint=checkpoint,
         checkpoint_sequence=log.next_sequence,
-        checkpoint_measured=measure(checkpoint.text, log.rendering.estimate),
-        checkpoint_size=size_of_text(checkpoint.text, log.rendering),
         altered={sequence: hidden for sequence, hidden in log.altered.items() if sequence in sequences},
         freed={},
         attempts=max(log.attempts + 1, checkpoint.attempt),
@@ -286,7 +284,6 @@ def fold_head(log: "Log", checkpoint: Checkpoint) -> "Log":
         is_rejected=False,
         calibration=log.calibration if checkpoint.calibration is None else checkpoint.calibration,
         limits=log.limits if checkpoint.limits is None else checkpoint.limits,
-        thinking_from=log.next_sequence,
         pending=None,
         run=StepState(log.run.step & message_index.unanswered, log.run.sealed and bool(kept)),
         carried=log.carried | (log.writable_index().unanswered - message_index.unanswered),
@@ -294,7 +291,20 @@ def fold_head(log: "Log", checkpoint: Checkpoint) -> "Log":
         message_index=message_index,
         version=message_index.version,
     )
-    return recompute_sums(folded)
+    thinking_from = checkpoint.thinking_from if folded.native else log.next_sequence
+    return recompute_sums(_with_checkpoint_size(replace(folded, thinking_from=thinking_from)))
+
+
+def _with_checkpoint_size(log: "Log") -> "Log":
+    """Return the log with the size of its checkpoint as the view shows it."""
+    if log.checkpoint is None:
+        return log
+    measured = measure(log.checkpoint_text, log.rendering.estimate)
+    size = size_of_text(log.checkpoint_text, log.rendering)
+    if log.native:
+        tokens = log.checkpoint.native_tokens
+        measured, size = measured + tokens, size.plus(Size(prose=tokens))
+    return replace(log, checkpoint_measured=measured, checkpoint_size=size)
 
 
 def size_of_text(text: str, rendering: Rendering) -> Size:
@@ -380,7 +390,11 @@ def pin(log: "Log", entry: Pin) -> "Log":
 
 
 def reject(log: "Log", entry: Rejection) -> "Log":
-    """Return the log after a provider refused its view: limits are learned, refused thinking leaves the view."""
+    """Return the log after a provider refused its view: limits are learned, what it refused leaves the view."""
+    if entry.native:
+        limits, now = replace(log.limits, refuses_native=True), log.next_sequence
+        shown = replace(skip_entry(log), limits=limits, thinking_from=now, altered_at=now)
+        return recompute_sums(_with_checkpoint_size(shown))
     if entry.bound_thinking:
         limits, now = replace(log.limits, binds_thinking=True), log.next_sequence
         return recompute_sums(replace(skip_entry(log), limits=limits, thinking_from=now, altered_at=now))
@@ -495,6 +509,19 @@ class Log(Struct, frozen=True, eq=False):
     def folded(self) -> int:
         """How many of the caller's messages the newest checkpoint and those before it folded."""
         return 0 if self.checkpoint is None else self.checkpoint.folded
+
+    @property
+    def native(self) -> tuple[Message, ...]:
+        """The provider's own summary of the folded head, if the view shows it."""
+        is_shown = self.rendering.shows_native and not self.limits.refuses_native
+        return self.checkpoint.native if self.checkpoint is not None and is_shown else ()
+
+    @property
+    def checkpoint_text(self) -> str:
+        """The text of the newest checkpoint that the view shows; empty if there is none."""
+        if self.checkpoint is None:
+            return ""
+        return self.checkpoint.note if self.native else self.checkpoint.text
 
     @property
     def reported(self) -> UsageBaseline | None:

@@ -92,7 +92,7 @@ class Rendering(Struct, frozen=True):
 
     `stub` is a preset's own text; if it is empty, the stub names what was there. `recall`: whether handles are named.
     `least`: the smallest share of a size that a provider's count can be. `binds_thinking`: the model accepts its
-    thinking only after the messages it was created after.
+    thinking only after the messages it was created after. `shows_native`: the provider is sent its own summaries.
     """
 
     estimate: Ruler = "features"
@@ -100,6 +100,7 @@ class Rendering(Struct, frozen=True):
     recall: bool = False
     least: Calibration = LEAST_ESTIMATED
     binds_thinking: bool = False
+    shows_native: bool = False
 
 
 def is_prunable(part: Part) -> bool:

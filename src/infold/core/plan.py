@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from infold.core.budget import is_overflow
 from infold.core.clip import choose_clips, choose_media
-from infold.core.cut import Cut, Room, choose_cut, head_size
+from infold.core.cut import Cut, Room, choose_cut, head_size, native_cut
 from infold.core.entries import Checkpoint, Clip, Reason
 from infold.core.gauge import (
     CutForecast,
@@ -111,13 +111,15 @@ class Prune(Struct, frozen=True):
 class Summarise(Struct, frozen=True):
     """Ask a model for the text that replaces the head, in at most `budget_tokens`.
 
-    `saving` is the expected saving of a fold made for its price, in the currency of the rates.
+    `saving` is the expected saving of a fold made for its price, in the currency of the rates. `native`: the provider
+    writes it by its own means.
     """
 
     cut: Cut
     budget_tokens: int
     reason: Reason
     saving: float = 0.0
+    native: bool = False
 
 
 class Fold(Struct, frozen=True):
@@ -189,9 +191,32 @@ def fold_at(log: Log, cut: Cut, inputs: PlanInputs, reason: Reason) -> Summarise
     summary, head = inputs.policy.summary, head_size(log, cut).measure
     most = max(summary.minimum_tokens, head // 2)
     asks = not cut.index or is_worth_asking(log, head - log.checkpoint_size.measure, inputs, reason)
-    step = Summarise if inputs.summariser and asks else Fold
     gain = _saving(log, inputs) if reason == "price" else 0.0
-    return step(cut, min(summary.budget_tokens(inputs.budget.usable_tokens), most), reason, gain)
+    room = min(summary.budget_tokens(inputs.budget.usable_tokens), most)
+    if not (inputs.summariser and asks):
+        return Fold(cut, room, reason, gain)
+    is_ordinary = 0 < cut.index < log.length
+    native = native_cut(log, cut) if is_ordinary and prefers_native(log, inputs, cut) else None
+    return Summarise(cut if native is None else native, room, reason, gain, native is not None)
+
+
+def prefers_native(log: Log, inputs: PlanInputs, cut: Cut) -> bool:
+    """Return whether the provider itself should summarise the head before this cut.
+
+    By `auto` it should where thinking in the tail stays valid only behind its own summary, where the head has reasoning
+    that only it can read, and where its summary can be read and costs less, because it reads the head from its cache.
+    """
+    if inputs.native != "auto" or log.limits.refuses_native:
+        return inputs.native == "always" and not log.limits.refuses_native
+    if log.binds_thinking and any(
+        logged.has_thinking and not log.is_outdated(logged) for logged in log.live[cut.index :]
+    ):
+        return True
+    if inputs.native_is_sealed:
+        return any(logged.has_thinking for logged in log.live[: cut.index])
+    if inputs.rates is None or inputs.is_cold or log.reported is None:
+        return False
+    return estimated_tokens(log, inputs) * inputs.rates.cached < head_size(log, cut).measure * inputs.rates.fresh
 
 
 def _reason_to_act(log: Log, inputs: PlanInputs, measured: Gauge) -> Reason | None:
@@ -258,9 +283,17 @@ def _first_rung(log: Log, inputs: PlanInputs, measured: Gauge, reason: Reason) -
     if reason == "overflow":  # a refused request must become smaller whatever our own count is
         excess = max(excess, int(LEAST_GAIN_SHARE * inputs.budget.usable_tokens))
     insists = reason == "forced" and inputs.policy.attempts is None and _ended_work(log)
-    pruning = None if reason == "price" or insists else _prune_enough(log, inputs, measured, reason)
+    folding = reason == "price" or insists or _keeps_thinking(log, inputs)
+    pruning = None if folding else _prune_enough(log, inputs, measured, reason)
     gentle = pruning or _fold(log, inputs, reason, urgent=excess > 0, insists=insists)
     return gentle or (_last_resort(log, inputs, excess, reason) if excess else None)
+
+
+def _keeps_thinking(log: Log, inputs: PlanInputs) -> bool:
+    """Return whether the provider's own summary keeps thinking that pruning would outdate."""
+    if inputs.native == "never" or not (inputs.summariser and log.binds_thinking and log.shown_thinking):
+        return False
+    return not log.limits.refuses_native and native_cut(log, Cut.at(log, log.length)) is not None
 
 
 def _ended_work(log: Log) -> bool:
@@ -340,7 +373,8 @@ def _cut(log: Log, inputs: PlanInputs, *, halves: bool) -> Cut | None:
         return choose_cut(log, policy.tail, Room(tail_tokens))
     scaled = scaler(log, inputs)
     room = _room(log, inputs, tail_tokens, halves=halves)
-    return choose_cut(log, policy.tail, room, sizer=lambda logged: scaled(log.size_after_fold(logged)))
+    size_of = log.size_of if _keeps_thinking(log, inputs) else log.size_after_fold
+    return choose_cut(log, policy.tail, room, sizer=lambda logged: scaled(size_of(logged)))
 
 
 def _room(log: Log, inputs: PlanInputs, tail_tokens: int, *, halves: bool) -> Room:

@@ -1,13 +1,15 @@
 """Build the request that asks a model for a summary.
 
-Three shapes. *Shared prefix*: the ordinary request unchanged, with the instruction as its last user text, so that the
-provider's cache serves it. *Own prompt*: the compaction agent's system prompt over the head as plain text, cut to the
-summariser's window; smaller, uncached, for any model. *Messages*: that system prompt over the history message by
-message, as in OpenCode 1.1. Text of the history is data to the summariser, and the prompts say so.
+Four shapes. *Native*: the ordinary request up to the cut, which the provider compacts itself. *Shared prefix*: the
+ordinary request unchanged, with the instruction as its last user text, so that the provider's cache serves it. *Own
+prompt*: the compaction agent's system prompt over the head as plain text, cut to the summariser's window; smaller,
+uncached, for any model. *Messages*: that system prompt over the history message by message, as in OpenCode 1.1. Text of
+the history is data to the summariser, and the prompts say so.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from msgspec import Struct
 
@@ -107,13 +109,18 @@ class SummaryRequest(Struct, frozen=True):
     """A request to the summariser: its system prompt, its messages, and its maximum output.
 
     `shares_prefix`: the messages are those of the ordinary request with one more at the end, so that the provider's
-    cache serves it if it is sent with the same tools.
+    cache serves it if it is sent with the same tools. `is_native`: the provider is to compact `items`, the first messages
+    of the ordinary request in the caller's shape, by its own means: with the same system prompt and tools, and with these
+    `instructions` where it takes any. Its whole reply is the answer.
     """
 
     system: str
     messages: tuple[Message, ...]
     output_tokens: int
     shares_prefix: bool = False
+    is_native: bool = False
+    instructions: str = ""
+    items: tuple[Any, ...] = ()
 
 
 def assemble_system(agent_text: str, call_text: str, user_text: str) -> str:
@@ -154,6 +161,15 @@ def shared_request(system: str, view: Sequence[Message], additions: Additions, *
     """Return the ordinary request with the instruction as its last user text."""
     asked = _flatten_message(instruction(additions), "ask-summary")
     return SummaryRequest(system, (*view, asked), output_tokens, shares_prefix=True)
+
+
+def native_request(system: str, head: Sequence[Message], additions: Additions, *, output_tokens: int) -> SummaryRequest:
+    """Return the request by which the provider compacts the head itself."""
+    asked = f"{_LANGUAGE} {instruction(additions)}"
+    return SummaryRequest(system, tuple(head), output_tokens, is_native=True, instructions=asked)
+
+
+_LANGUAGE = "Use the language the user writes in, and copy names, paths and figures exactly."
 
 
 def messages_request(view: Sequence[Message], additions: Additions, *, output_tokens: int) -> SummaryRequest:

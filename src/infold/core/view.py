@@ -53,6 +53,8 @@ def view(log: Log, summary: SummaryPolicy, *, brought: bool = False) -> tuple[Me
     messages = tuple(_sendable(log, brought=brought))
     if messages and not brought and _ended_in_error(messages[-1]):
         messages = messages[:-1]
+    if log.native:
+        return (*log.native, *_with_note(log, messages))
     return (*_checkpoint_messages(log, summary), *messages)
 
 
@@ -65,6 +67,26 @@ def answered_as_interrupted(messages: Iterable[Message]) -> frozenset[str]:
 def _ended_in_error(message: Message) -> bool:
     """Return whether a reply ended in an error: half an answer cannot be continued."""
     return isinstance(message, AssistantMessage) and (bool(message.error) or message.finish == "error")
+
+
+def _with_note(log: Log, messages: Sequence[Message]) -> Iterator[Message]:
+    """Yield messages with the note of a checkpoint that the provider summarised, where it was appended.
+
+    Nothing may come between the provider's summary and the first kept message, and a note that moved would outdate all
+    thinking after it. Results stay with their calls.
+    """
+    note = UserMessage(MessageId(f"note-{log.checkpoint_sequence}"), (TextPart(log.checkpoint_text, synthetic=True),))
+    later = {
+        logged.message.id for logged in log.live if logged.sequence > log.checkpoint_sequence and not logged.results
+    }
+    is_due = bool(log.checkpoint_text)
+    for message in messages:
+        if is_due and message.id in later:
+            yield note
+            is_due = False
+        yield message
+    if is_due:
+        yield note
 
 
 def _checkpoint_messages(log: Log, summary: SummaryPolicy) -> tuple[Message, ...]:

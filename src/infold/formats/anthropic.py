@@ -390,6 +390,36 @@ def _without_thinking(item: object) -> object | None:
     return {**item, "content": kept} if kept else None
 
 
+COMPACTION_BETA = "compact-2026-09-04"
+"""The beta of compaction on demand, for the request that asks for it and for all that hold its block."""
+
+
+def native_body(body: Mapping[str, Any], items: Sequence[object], instructions: str, output_tokens: int) -> Item:
+    """Return the request by which the provider compacts these first messages of an ordinary request."""
+    asked = {"type": "summarize", "instructions": instructions}
+    return {**body, "messages": list(items), "max_tokens": output_tokens, "compaction": asked}
+
+
+def native_messages(body: object) -> tuple[tuple[Message, ...], str]:
+    """Return the message by which the provider compacted a history, and its text; empty if it did not."""
+    reply = dict_or_empty(body)
+    blocks = [block for block in dicts_in(reply.get("content")) if block.get("type") == "compaction"]
+    text = blocks[0].get("content") if len(blocks) == 1 and reply.get("stop_reason") == "compaction" else None
+    if not isinstance(text, str) or not text.strip():
+        return (), ""
+    return decode([{"role": "assistant", "content": blocks}]).messages, text
+
+
+def compaction_usage(body: object) -> Usage | None:
+    """Return what the provider's own compactions took in a reply, which its usual counts leave out."""
+    iterations = dicts_in(reported_usage(body, "usage").get("iterations"))
+    taken = [usage({"usage": entry}) for entry in iterations if entry.get("type") == "compaction"]
+    total: Usage | None = None
+    for one in filter(None, taken):
+        total = one if total is None else total.plus(one)
+    return total
+
+
 def summary_fields(body: Mapping[str, Any], output_tokens: int, *, has_tools: bool) -> Item:
     """Return what a request for a summary says about its answer: at most so long, and no calls."""
     del body

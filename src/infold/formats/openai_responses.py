@@ -460,6 +460,29 @@ _CODEC = Codec(slots=_slots, parts=_parts, replace=_replace, as_text=_as_text, t
 # Requests.
 
 
+_COMPACTED_WITH = (
+    "model",
+    "instructions",
+    "prompt_cache_key",
+    "prompt_cache_options",
+    "prompt_cache_retention",
+    "service_tier",
+)
+"""Fields of a request that the endpoint for compaction takes too."""
+
+
+def native_body(body: Mapping[str, Any], items: Sequence[object]) -> Item:
+    """Return the request by which the provider compacts these first items of an ordinary request."""
+    return {**{field: body[field] for field in _COMPACTED_WITH if field in body}, "input": list(items)}
+
+
+def native_messages(body: object) -> tuple[Message, ...]:
+    """Return the messages by which the provider compacted a history, which only it can read; empty if it did not."""
+    items = dicts_in(dict_or_empty(body).get("output"))
+    is_compacted = any(item.get("type") == "compaction" and item.get("encrypted_content") for item in items)
+    return decode(items).messages if is_compacted else ()
+
+
 def summary_fields(body: Mapping[str, Any], output_tokens: int, *, has_tools: bool) -> Item:
     """Return what a request for a summary says about its answer: at most so long, not stored, and no calls."""
     field = "max_tokens" if "max_tokens" in body else "max_output_tokens"

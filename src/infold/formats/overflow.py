@@ -16,7 +16,8 @@ class Overflow(Struct, frozen=True):
     """A request reported as too large: by which provider, and the numbers in its report.
 
     `bytes_limit`: the request's bytes were refused, so its tokens may have fitted. `bound_thinking`: its size was not the
-    problem, but thinking that is bound to another conversation; without that, the same request may be sent again.
+    problem, but thinking that is bound to another conversation; without that, the same request may be sent again. `native`:
+    the problem was a summary that the provider itself wrote.
     """
 
     family: str
@@ -24,6 +25,7 @@ class Overflow(Struct, frozen=True):
     limit_tokens: int | None = None
     bytes_limit: bool = False
     bound_thinking: bool = False
+    native: bool = False
 
 
 PHRASES: tuple[tuple[str, str], ...] = (
@@ -108,6 +110,9 @@ _BOUND_THINKING = re.compile(
 )
 """How Anthropic refuses thinking whose prefix is not the one it was created behind."""
 
+_NATIVE = re.compile(r"`?compaction`?.{0,80}\b(?:blocks?|items?|signature|beta|invalid|not supported)\b", re.IGNORECASE)
+"""How a provider may refuse a compaction block or item; no document states the words."""
+
 EXACT_CODES = frozenset({"context_length_exceeded", "model_context_window_exceeded", "exceed_context_size_error"})
 MOST_TEXT = 20_000
 """Characters of an error that are read; no provider's report is longer."""
@@ -127,6 +132,8 @@ def recognise(status: int | None, body: bytes | str | Mapping[str, Any] | None) 
     if _BOUND_THINKING.search(text):
         return Overflow("anthropic", bound_thinking=True)
     found = _by_phrase(text)
+    if found is None and status in (None, 400, 422) and _NATIVE.search(text):
+        return Overflow("native", native=True)
     if found is None and (status == 413 or _is_bodiless(status, text)):
         return Overflow("http", bytes_limit=status == 413 or text.startswith("413"))
     return found

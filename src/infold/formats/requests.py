@@ -9,13 +9,14 @@ from itertools import dropwhile
 from typing import Any, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from infold.core.judge import Answer
-from infold.core.messages import AssistantMessage, Message, TextPart, calls_of
+from infold.core.judge import Answer, ModelAnswer
+from infold.core.messages import AssistantMessage, Message, MessageId, TextPart, calls_of
 from infold.core.summary_request import SummaryRequest
 from infold.errors import BrokenInput
-from infold.formats import anthropic
-from infold.formats.registry import ANTHROPIC_MESSAGES, FORMATS, WireFormat
+from infold.formats import anthropic, openai_responses
+from infold.formats.registry import ANTHROPIC_MESSAGES, FORMATS, OPENAI_RESPONSES, WireFormat
 
 Body: TypeAlias = Mapping[str, Any]
 
@@ -48,7 +49,7 @@ class ProviderRequest(Struct, frozen=True):
 
     `window_tokens` is the window it asks for if that is not its model's usual one. `drops_thinking`: it asks the
     provider to drop thinking that is bound to another conversation, in place of refusing it. `is_truncated`: a request that is
-    too large is not refused but answered without a part of it.
+    too large is not refused but answered without a part of it. `offers_native`: its provider compacts histories itself.
     """
 
     wire: WireFormat
@@ -61,6 +62,7 @@ class ProviderRequest(Struct, frozen=True):
     window_tokens: int | None = None
     drops_thinking: bool = False
     is_truncated: bool = False
+    offers_native: bool = False
 
 
 class Unmanaged(Struct, frozen=True):
@@ -160,6 +162,65 @@ def summary_body(wire: WireFormat, body: Body, request: SummaryRequest, shown: S
     model = {"model": body["model"]} if "model" in body else {}
     fields = wire.summary_fields(body, request.output_tokens, has_tools=False)
     return {**model, **wire.with_system(request.system, items), **fields}
+
+
+# The provider's own compaction.
+
+NATIVE_FORMATS = (ANTHROPIC_MESSAGES.name, OPENAI_RESPONSES.name)
+"""The formats whose providers compact a history when asked to."""
+
+_NATIVE_HOSTS = {
+    ANTHROPIC_MESSAGES.name: (".anthropic.com", ".services.ai.azure.com"),
+    OPENAI_RESPONSES.name: (".openai.com", ".openai.azure.com", ".services.ai.azure.com"),
+}
+"""Where that is documented to work; Bedrock has none, and of other servers nothing is known."""
+
+
+def offers_native(wire: WireFormat, host: str) -> bool:
+    """Return whether the provider at this host (`name:port`) compacts histories in this format itself."""
+    name = host.lower().partition(":")[0]
+    return f".{name}".endswith(_NATIVE_HOSTS.get(wire.name, ("\0",)))
+
+
+def native_body(wire: WireFormat, body: Body, request: SummaryRequest) -> dict[str, Any]:
+    """Return the request by which the provider compacts the first messages of an ordinary request with this body."""
+    if wire is OPENAI_RESPONSES:
+        return openai_responses.native_body(body, request.items)
+    kept = {name: value for name, value in body.items() if name not in _NOT_FOR_SUMMARIES}
+    fields = anthropic.native_body(kept, request.items, request.instructions, request.output_tokens)
+    return {**fields, **({"thinking": body["thinking"]} if "thinking" in anthropic.thinking_fields(body) else {})}
+
+
+def native_path_suffix(wire: WireFormat) -> str:
+    """Return what follows the path of ordinary requests in that of requests for the provider's own compaction."""
+    return "/compact" if wire is OPENAI_RESPONSES else ""
+
+
+def native_betas(wire: WireFormat) -> tuple[str, ...]:
+    """Return the betas for requests that ask for the provider's own compaction, or hold what it wrote."""
+    return (anthropic.COMPACTION_BETA,) if wire is ANTHROPIC_MESSAGES else ()
+
+
+BETA_HEADER = "anthropic-beta"
+
+
+def add_betas(value: str, betas: Sequence[str]) -> str:
+    """Return the value of the header for betas with these too."""
+    named = [beta.strip() for beta in value.split(",") if beta.strip()]
+    return ",".join((*named, *(beta for beta in betas if beta not in named)))
+
+
+def read_native(wire: WireFormat, body: object) -> ModelAnswer | None:
+    """Return the provider's own compaction with its usage; `None` if its reply has none."""
+    if wire is OPENAI_RESPONSES:
+        messages, text, taken = openai_responses.native_messages(body), "", wire.usage(body)
+    else:
+        (messages, text), usual = anthropic.native_messages(body), wire.usage(body)
+        own = anthropic.compaction_usage(body)
+        taken = own if usual is None or own is None else own.plus(usual)
+        taken = taken or usual
+    named = tuple(replace(message, id=MessageId(f"native-{n}")) for n, message in enumerate(messages))
+    return ModelAnswer(Answer(text), usage=taken, native=named) if named else None
 
 
 def without_bound_thinking(wire: WireFormat, items: Sequence[object]) -> list[object]:

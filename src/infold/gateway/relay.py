@@ -42,6 +42,7 @@ from infold.gateway.upstream import (
     forwarded,
     returned,
     uncompressed_reply,
+    with_betas,
     without,
 )
 from infold.proxy.managed_request import ManagedRequest, ReplyObserver
@@ -204,7 +205,7 @@ class Relay:
         """Send a request and read the opening of its reply, which is requested without compression if it is observed."""
         if managed is None:
             return ObservedReply(await self._sender.send(outgoing, content), host=outgoing.url.host)
-        readable = replace(outgoing, headers=uncompressed_reply(outgoing.headers))
+        readable = replace(outgoing, headers=with_betas(uncompressed_reply(outgoing.headers), managed.betas))
         response = await self._sender.send(readable, content)
         observer = ReplyObserver(managed.parsed, response.status_code, response.headers.get("content-type", ""))
         record = partial(self._record, managed)

@@ -12,7 +12,7 @@ import asyncio
 import re
 import select
 import ssl
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from math import inf
@@ -24,11 +24,11 @@ import httpx2
 from msgspec import Struct
 
 from infold.errors import UsageError
-from infold.formats.requests import unstreamed_path
+from infold.formats.requests import BETA_HEADER, add_betas, unstreamed_path
 from infold.gateway.auth import COOKIE, TOKEN_HEADER
 from infold.gateway.request_body import GatewayLimits, ReplyDecoder
 from infold.gateway.tenants import TENANT_HEADER
-from infold.proxy.managed_request import UpstreamReply
+from infold.proxy.managed_request import OwnRequest, UpstreamReply
 from infold.proxy.request import SESSION_HEADER
 
 PROVIDERS = ("anthropic", "gemini", "openai")
@@ -117,6 +117,7 @@ HOP_BY_HOP = frozenset(
 REQUEST_FRAMING = frozenset({b"host", b"content-length", b"expect"})
 OWN = frozenset({SESSION_HEADER.encode(), TENANT_HEADER.encode(), TOKEN_HEADER.encode()})
 ACCEPTED_ENCODING = b"accept-encoding"
+BETA = BETA_HEADER.encode()
 ENCODING = b"content-encoding"
 """Left out with a body of infold's own, which is never compressed."""
 
@@ -141,6 +142,14 @@ def uncompressed_reply(headers: Headers) -> Headers:
 def without(headers: Headers, *names: bytes) -> Headers:
     """Return headers without those of these names, in lower case."""
     return tuple(pair for pair in headers if pair[0].lower() not in names)
+
+
+def with_betas(headers: Headers, betas: Sequence[str]) -> Headers:
+    """Return headers with these betas besides the client's own."""
+    if not betas:
+        return headers
+    given = b",".join(value for name, value in headers if name.lower() == BETA)
+    return (*without(headers, BETA), (BETA, add_betas(given.decode("latin-1"), betas).encode("latin-1")))
 
 
 def returned(headers: Iterable[tuple[bytes, bytes]], note: str, session_id: str | None = None) -> Headers:
@@ -247,11 +256,13 @@ class Sender:
             raise httpx2.RemoteProtocolError(f"the upstream answered with status {response.status_code}")
         return response
 
-    async def ask(self, outgoing: Outgoing, content: bytes) -> UpstreamReply:
+    async def ask(self, outgoing: Outgoing, own: OwnRequest) -> UpstreamReply:
         """Send a request of infold's own where a client's goes, with its credentials, and return the complete answer."""
         url = httpx2.URL(unstreamed_path(str(outgoing.url)))
-        headers = without(uncompressed_reply(outgoing.headers), *THE_CLIENTS)
-        response = await self.send(Outgoing(outgoing.method, url, headers), content)
+        if own.path_suffix:
+            url = url.copy_with(path=f"{url.path.rstrip('/')}{own.path_suffix}")
+        headers = with_betas(without(uncompressed_reply(outgoing.headers), *THE_CLIENTS), own.betas)
+        response = await self.send(Outgoing(outgoing.method, url, headers), own.content)
         decoder = ReplyDecoder(response.headers.get("content-encoding", ""))
         body = bytearray()
         try:

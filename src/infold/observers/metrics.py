@@ -69,6 +69,7 @@ FAMILIES = (
     MetricFamily("compactions_vetoed_total", "Compactions that a plugin put off.", ("reason", "urgent")),
     MetricFamily("overflows_reported_total", "Requests that a provider refused as too large."),
     MetricFamily("thinking_refused_total", "Requests that a provider refused for thinking bound to another view."),
+    MetricFamily("native_refused_total", "Requests that a provider refused for a summary that it had written itself."),
     MetricFamily("windows_exceeded_total", "Times that even the smallest view did not fit."),
     MetricFamily("media_not_stored_total", "Media that were too large to be stored."),
     MetricFamily("restorations_total", "Changes undone."),
@@ -158,7 +159,8 @@ def samples_of(event: Event) -> Iterator[MetricSample]:  # noqa: C901, PLR0912 -
         case events.PluginFailed():
             yield MetricSample("plugin_failures_total", labels=(event.plugin,))
         case events.Rejected():
-            yield MetricSample("thinking_refused_total" if event.outdated_thinking else "overflows_reported_total")
+            reported = "thinking_refused_total" if event.outdated_thinking else "overflows_reported_total"
+            yield MetricSample("native_refused_total" if event.native else reported)
         case events.InstructionStubbed():
             yield MetricSample("instructions_stubbed_total", len(event.handles))
         case events.Repaired():

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from infold.catalogue import cost_of
-from infold.core.judge import ModelAnswer
+from infold.core.judge import Answer, ModelAnswer
 from infold.core.summary_request import SummaryRequest
 from infold.errors import (
     MAY_PASS,
@@ -27,7 +27,14 @@ from infold.errors import (
 from infold.formats.codec import as_dict
 from infold.formats.overflow import Overflow, message_in, recognise
 from infold.formats.registry import GEMINI, builder_for
-from infold.formats.requests import ProviderRequest, read_answer, summary_body
+from infold.formats.requests import (
+    ProviderRequest,
+    native_betas,
+    native_body,
+    native_path_suffix,
+    read_answer,
+    summary_body,
+)
 from infold.formats.streams import ReplyBuilder
 from infold.proxy.request import ParsedRequest, encode_body
 from infold.session.session import Session
@@ -43,12 +50,20 @@ class UpstreamReply(Struct, frozen=True):
     body: bytes
 
 
-Send = Callable[[bytes], UpstreamReply | Awaitable[UpstreamReply]]
-"""Sends a body where the client's request goes, with its credentials, and gives the complete answer, or what to await for it."""
+class OwnRequest(Struct, frozen=True):
+    """A request of infold's own: its body, what follows the path of the client's request, and further betas."""
+
+    content: bytes
+    path_suffix: str = ""
+    betas: tuple[str, ...] = ()
+
+
+Send = Callable[[OwnRequest], UpstreamReply | Awaitable[UpstreamReply]]
+"""Sends a request where the client's goes, with its credentials, and gives the complete answer, or what to await for it."""
 
 
 class ManagedRequest:
-    """One request and its session; `content` is the body to send.
+    """One request and its session; `content` is the body to send, with `betas` besides the client's own.
 
     `store_error` is why the session is kept in memory only; `None` if it is stored. `on_recovery` is called with the session
     after a recovery.
@@ -64,6 +79,7 @@ class ManagedRequest:
         self.session = session
         self.parsed = parsed
         self.content = b""
+        self.betas: tuple[str, ...] = ()
         self.store_error: StoreError | None = None
         self._send = send
         self._on_recovery = on_recovery
@@ -86,7 +102,7 @@ class ManagedRequest:
             )
         finally:
             _current.reset(token)
-        self.content = self.parsed.with_messages(ready.messages)
+        self.content, self.betas = self.parsed.with_messages(ready.messages), ready.betas
         self._next_sequence = self.session.log.next_sequence
 
     def may_recover(self, overflow: Overflow) -> bool:
@@ -94,7 +110,7 @@ class ManagedRequest:
 
         Folding after a refusal for size may be why thinking is refused, and the provider may then miss what was removed.
         """
-        if overflow.bound_thinking:
+        if overflow.bound_thinking or overflow.native:
             self._thinking_recoveries -= 1
             return self._thinking_recoveries >= 0
         self._size_recoveries -= 1
@@ -133,11 +149,15 @@ class ManagedRequest:
         learned, model = self.session.log.limits.tokens, self.parsed.asked.model
         if learned is not None and learned < LEAST_SUMMARISER_TOKENS:
             raise ModelError(model, f"takes no more than {learned:,} tokens, too few for a record")
-        shown = self.session.encode(request.messages[:-1]) if request.messages[1:] else []
-        body = summary_body(self.parsed.asked.wire, self.parsed.body, request, shown)
-        reply = self._send(encode_body(body))
         asked = self.parsed.asked
-        return read_summary(asked, reply) if isinstance(reply, UpstreamReply) else _await_summary(asked, reply)
+        if request.is_native:
+            body = native_body(asked.wire, self.parsed.body, request)
+            own = OwnRequest(encode_body(body), native_path_suffix(asked.wire), native_betas(asked.wire))
+        else:
+            shown = self.session.encode(request.messages[:-1]) if request.messages[1:] else []
+            own = OwnRequest(encode_body(summary_body(asked.wire, self.parsed.body, request, shown)))
+        reply, read = self._send(own), read_reply if request.is_native else read_summary
+        return read(asked, reply) if isinstance(reply, UpstreamReply) else _await_summary(asked, reply, read)
 
 
 _current: ContextVar[ManagedRequest | None] = ContextVar("infold_managed_request", default=None)
@@ -152,12 +172,26 @@ def summarise_upstream(request: SummaryRequest) -> ModelAnswer | Awaitable[Model
     return managed.summarise(request)
 
 
-async def _await_summary(asked: ProviderRequest, reply: Awaitable[UpstreamReply]) -> ModelAnswer:
-    return read_summary(asked, await reply)
+async def _await_summary(
+    asked: ProviderRequest,
+    reply: Awaitable[UpstreamReply],
+    read: Callable[[ProviderRequest, UpstreamReply], ModelAnswer],
+) -> ModelAnswer:
+    return read(asked, await reply)
 
 
 def read_summary(asked: ProviderRequest, reply: UpstreamReply) -> ModelAnswer:
     """Return the summary in a provider's reply, with its cost; raise `ModelError` if it has none."""
+    body = read_reply(asked, reply).reply
+    try:
+        usage = asked.wire.usage(body)
+        return ModelAnswer(read_answer(asked.wire, body), asked.model, usage, cost_of(asked.model, usage))
+    except FormatError as broken:
+        raise ModelError(asked.model, f"answered with something other than a reply ({broken})") from broken
+
+
+def read_reply(asked: ProviderRequest, reply: UpstreamReply) -> ModelAnswer:
+    """Return a provider's reply as it is; raise `ModelError` if it reports a failure."""
     if reply.status >= 400:
         raise _refusal(asked.model, reply)
     try:
@@ -166,11 +200,7 @@ def read_summary(asked: ProviderRequest, reply: UpstreamReply) -> ModelAnswer:
         raise ModelError(asked.model, f"answered with something other than JSON ({broken})") from broken
     if isinstance(body, Mapping) and body.get("error"):  # some servers report a failure with status 200
         raise ModelBusy(asked.model, f"answered with an error: {message_in(body)}")
-    try:
-        usage = asked.wire.usage(body)
-        return ModelAnswer(read_answer(asked.wire, body), asked.model, usage, cost_of(asked.model, usage))
-    except FormatError as broken:
-        raise ModelError(asked.model, f"answered with something other than a reply ({broken})") from broken
+    return ModelAnswer(Answer(""), asked.model, reply=body)
 
 
 def _refusal(model: str, reply: UpstreamReply) -> ModelError:

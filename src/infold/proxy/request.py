@@ -20,6 +20,7 @@ from infold.formats.requests import (
     Unmanaged,
     format_of_path,
     is_truncating_host,
+    offers_native,
     read_request,
     requested_window,
     requests_truncation,
@@ -110,6 +111,7 @@ def parse_request(path: str, headers: Mapping[str, str], raw: bytes, *, host: st
         asked,
         window_tokens=requested_window(wire, body, headers),
         is_truncated=requests_truncation(body) or is_truncating_host(host),
+        offers_native=offers_native(wire, host),
     )
     history = read_history(asked)
     agent = _agent_session_id(body, headers)

@@ -290,6 +290,7 @@ def settings_for(settings: SessionSettings, asked: ProviderRequest) -> SessionSe
         format=asked.wire.name,
         bound_thinking=False if asked.drops_thinking else settings.bound_thinking,
         recovers=recovers,
+        offers_native=asked.offers_native or settings.native == "always",
     )
 
 
@@ -299,7 +300,7 @@ def with_own_summariser(settings: SessionSettings) -> SessionSettings:
     window = settings.window.context_tokens if isinstance(settings.window, Window) else settings.window
     is_good = entry.summarises and (window or entry.context_tokens) >= LEAST_SUMMARISER_TOKENS
     if settings.summariser is not None or not is_good:
-        return settings
+        return replace(settings, offers_native=False)
     return replace(settings, summariser=summarise_upstream, shares_prefix=True)
 
 

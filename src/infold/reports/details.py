@@ -251,7 +251,7 @@ class CompactionDetail(Struct, frozen=True):
     @property
     def code_text(self) -> str:
         """The part of the checkpoint that code wrote, without the model's summary after it."""
-        return self.checkpoint.text.removesuffix(self.checkpoint.narrative).rstrip()
+        return self.checkpoint.note
 
     @property
     def remaining_share(self) -> float | None:

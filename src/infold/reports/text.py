@@ -249,8 +249,9 @@ def describe_entry(entry: Entry) -> str:  # noqa: PLR0911 - one return for each 
             return f"{plural(len(entry.clips), 'part')} clipped"
         case Restoration():
             return f"entry {entry.sequence} undone"
-        case Rejection(bound_thinking=True):
-            return "the provider refused the thinking, which was removed"
+        case Rejection() if entry.bound_thinking or entry.native:
+            what = "its own summary, now in infold's words" if entry.native else "the thinking, which was removed"
+            return f"the provider refused {what}"
         case Rejection():
             counted = entry.reported_tokens or entry.estimated_tokens
             limit = "" if entry.limit_tokens is None else f", {short_number(entry.limit_tokens)} are allowed"

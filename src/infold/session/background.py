@@ -34,6 +34,12 @@ class BackgroundSummary:
         """Whether a summary is being written or waits to be used."""
         return self._prepared is not None or self._running is not None
 
+    @property
+    def holds_native(self) -> bool:
+        """Whether a summary that the provider wrote by its own means waits to be used."""
+        prepared = self._prepared
+        return prepared is not None and bool(prepared.summary.native.messages)
+
     def begin(self, head: object, callbacks: Callbacks, write: Callable[[Callbacks], PreparedSummary]) -> None:
         """Write a summary of this head in a thread, unless one is there already or enough were begun for it."""
         if self.is_busy or not self._may_begin(head):

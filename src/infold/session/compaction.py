@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.catalogue import Known, lookup
-from infold.core.compact import apply_step, checkpoint_for, compacted_event, entries_for
+from infold.core.compact import NO_NATIVE, apply_step, checkpoint_for, compacted_event, entries_for
 from infold.core.cut import Cut, cut_before
 from infold.core.entries import Amendment, Checkpoint, Entry, MessageEntry, after_failure
 from infold.core.events import CompactionVetoed, Event, Exceeded, PreparationDiscarded, SummariserPaused
@@ -121,6 +121,8 @@ class CompactionRun:
         is_resumed = self._resumes_request()
         if is_resumed:
             self._inputs = replace(self._inputs, manual=True)
+        elif self._background.holds_native:
+            self._use_native()
         while True:
             step = self._next_step()
             is_manual = not isinstance(step, Fits | Stuck) and step.reason == "manual"
@@ -246,14 +248,39 @@ class CompactionRun:
                 return _Skipped()
         return self._ask_under_lock(source, guidance, insists=is_urgent or step.reason == "manual")
 
+    def _use_native(self) -> None:
+        """Use a summary that the provider wrote ahead of need, with the first request after it arrived.
+
+        Thinking that is created before the summary is used may not be valid behind it.
+        """
+        prepared = self._background.fetch(self._writer.callbacks, wait=False)
+        if prepared is None:
+            return
+        step = fold_at(self._log, Cut.at(self._log, self._log.length), self._inputs, "trigger")
+        guidance = self._consult_plugins(step, is_urgent=False)
+        if guidance.decision is not None or not is_valid(prepared, self._log, self._inputs.policy):
+            self._discard(prepared)
+            return
+        plan = self._plan(step, Additions())
+        cut = cut_with(prepared, plan.step, self._log, plan.inputs)
+        source = _Source(replace(plan, step=replace(plan.step, cut=cut)), prepared.summary, ahead=True)
+        self._commit_requested(source, prepared.summary, guidance)
+
+    def _discard(self, prepared: PreparedSummary) -> None:
+        why = "the folded head, the pins or the policy changed"
+        self._writer.publish(PreparationDiscarded(self._log.session_id, why, prepared.summary.cost))
+
     def _plan(self, step: Summarise | Fold, additions: Additions) -> SummaryPlan:
         return SummaryPlan(
-            Summarise(step.cut, step.budget_tokens, step.reason, step.saving),
+            Summarise(
+                step.cut, step.budget_tokens, step.reason, step.saving, isinstance(step, Summarise) and step.native
+            ),
             self._inputs,
             self._request.system,
             replace(additions, focus=self._request.focus),
             self._settings.summariser_tokens,
             self._settings.shares_prefix,
+            self._request.sends_all,
         )
 
     def _consult_plugins(self, step: Summarise | Fold, *, is_urgent: bool) -> _Guidance:
@@ -287,8 +314,7 @@ class CompactionRun:
             same = prepared.basis.checkpoint_sequence == log.checkpoint_sequence and plan.step.reason != "manual"
             return _Source(plan, prepared.summary if same else None)
         if not is_valid(prepared, log, plan.inputs.policy):
-            why = "the folded head, the pins or the policy changed"
-            self._writer.publish(PreparationDiscarded(log.session_id, why, prepared.summary.cost))
+            self._discard(prepared)
             return _Source(plan)
         step = replace(plan.step, cut=cut_with(prepared, plan.step, log, plan.inputs))
         return _Source(replace(plan, step=step), prepared.summary, ahead=not prepared.is_leftover)
@@ -348,9 +374,11 @@ class CompactionRun:
         if summary.is_failure and self._settings.stops and inputs.policy.summary.fallback == "stop":
             self._writer.publish(*summary.events)
             raise SummaryFailed(verdict.error if verdict else "", verdict.faults if verdict else ())
-        checkpoint, stubbed = checkpoint_for(log, step, inputs, narrative=summary.text, now_ms=now_ms)
+        checkpoint, stubbed = checkpoint_for(
+            log, step, inputs, narrative=summary.text, native=summary.native, now_ms=now_ms
+        )
         if summary.text and inputs.policy.summary.ledger and _gains_nothing(checkpoint):
-            summary = replace(summary, text="")
+            summary = replace(summary, text="", native=NO_NATIVE)
             checkpoint, stubbed = checkpoint_for(log, step, inputs, now_ms=now_ms)
         if _gains_nothing(checkpoint):
             self._withdraw_request()
@@ -434,7 +462,7 @@ def _with_summary(
         checkpoint,
         summary=_summary_message(checkpoint, summary) if policy.shape != "marked" and summary.text else None,
         verdict=summary.verdict,
-        summariser=summary.model if summary.text else "",
+        summariser=summary.model if summary.is_usable else "",
         cost=summary.cost,
         duration_ms=summary.duration_ms,
         ahead=ahead,

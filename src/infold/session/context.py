@@ -22,6 +22,7 @@ from infold.core.messages import (
 )
 from infold.core.plan import Stuck
 from infold.errors import PolicyError, WindowExceeded
+from infold.formats.registry import OPENAI_RESPONSES
 from infold.session.counting import count_overhead
 from infold.session.settings import ResolvedSettings
 
@@ -98,6 +99,8 @@ class RequestContext:
             manual=manual,
             rates=settings.rates,
             is_cold=self._is_cold(log),
+            native=settings.native,
+            native_is_sealed=settings.format == OPENAI_RESPONSES.name,
         )
 
     def window(self, log: Log) -> Window:

@@ -288,6 +288,8 @@ def describe_event(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - a sen
         case events.Rejected() if event.outdated_thinking:
             messages = _number(event.outdated_thinking, "message")
             return f"the provider refused the thinking of {messages}, which is bound to another conversation; removed"
+        case events.Rejected() if event.native:
+            return "the provider refused a summary of its own; infold's text stands in its place"
         case events.Rejected():
             told = f", its limit is {event.limit_tokens:,}" if event.limit_tokens else ""
             return f"the provider refused a request estimated at {event.estimated_tokens:,} tokens{told}"

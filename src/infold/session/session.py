@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from infold.catalogue import cost_of
 from infold.core.clip import clips_on_arrival
 from infold.core.compact import apply_step
 from infold.core.cut import Cut
@@ -28,9 +29,10 @@ from infold.core.plan import Stuck, fold_at
 from infold.core.policy import Policy
 from infold.core.summary_request import SummaryRequest
 from infold.core.view import answered_as_interrupted
-from infold.errors import HistoryChanged, UsageError, WindowExceeded, kind_of
+from infold.errors import FormatError, HistoryChanged, ModelError, UsageError, WindowExceeded, kind_of
 from infold.formats.harness_text import marks_of
 from infold.formats.overflow import Overflow
+from infold.formats.requests import native_betas, read_native
 from infold.observers.bus import Bus
 from infold.plugins.runner import PluginHooks
 from infold.ports import FullStore, MediaStore, SessionKey, Summariser
@@ -77,13 +79,15 @@ class Ready(Struct, frozen=True):
     """A request that fits: its messages in the caller's shape, how full the window is, and what was done for it.
 
     The messages are typed as anything, so that a checker lets them be sent with whatever SDK they are for. `limit_tokens` is
-    the most the request might have been; 0 if the window was declared to have no limit.
+    the most the request might have been; 0 if the window was declared to have no limit. `betas` are what the header
+    `anthropic-beta` must name, because the provider's own summary is among the messages.
     """
 
     messages: list[Any]
     gauge: Gauge
     events: tuple[Event, ...]
     limit_tokens: int = 0
+    betas: tuple[str, ...] = ()
 
 
 class _New(NamedTuple):
@@ -268,6 +272,8 @@ class Session:
             return None
         with self._operation():
             history = self._started_history("recovering")
+            if overflow.native:
+                return self._recover_native(history) if self.log.native else None
             if overflow.bound_thinking:
                 return self._recover_thinking(history)
             return self._recover_size(history, overflow)
@@ -414,7 +420,8 @@ class Session:
                 events.extend(self._publish_repairs(prepared.view))
             self._wanted = prepared.wanted
             messages = history.encode(self._with_media(history, prepared.view), self.log)
-            return Ready(messages, prepared.gauge, tuple(events), prepared.limit_tokens)
+            betas = native_betas(history.wire) if self.log.native else ()
+            return Ready(messages, prepared.gauge, tuple(events), prepared.limit_tokens, betas)
 
         return self._retry(attempt)
 
@@ -574,6 +581,14 @@ class Session:
         self._writer.publish(Rejected(self.log.session_id, estimated, outdated_thinking=shown))
         return self._prepare(history, _New)
 
+    def _recover_native(self, history: History) -> Ready:
+        """Show infold's own text in place of a summary that its provider refuses, from now on in this session."""
+        self._reload_if_stale()
+        estimated = estimated_tokens(self.log, self._context.plan_inputs(self.log))
+        self._append(lambda _: (Rejection(estimated, rejected_ms=self._now_ms(), native=True),))
+        self._writer.publish(Rejected(self.log.session_id, estimated, native=True))
+        return self._prepare(history, _New)
+
     def _fold_unfinished_work(self, history: History) -> Ready | None:
         """Fold everything by code, replies whose thinking is gone and the results they wait for included."""
         if not any(placed.has_thinking for placed in self.log.live):
@@ -640,8 +655,23 @@ class Session:
         def on_piece(text: str) -> None:
             callbacks.publish(SummaryProgressed(session_id, text))
 
+        if request.is_native:
+            request = replace(request, items=tuple(self.encode(request.messages)))
         with summarising_for(self):
-            return callbacks.summarise(self._summariser, request, on_piece, seconds=seconds)
+            told = callbacks.summarise(self._summariser, request, on_piece, seconds=seconds)
+        return self._read_native(told) if request.is_native else told
+
+    def _read_native(self, told: ModelAnswer) -> ModelAnswer:
+        """Return the provider's own compaction that a summariser brought; raise `ModelError` if it brought none."""
+        model = self._settings.model or told.model
+        try:
+            native = read_native(self._started_history("summarising").wire, told.reply)
+        except FormatError as broken:
+            raise ModelError(model, f"answered with something other than a reply ({broken})") from broken
+        if native is None:
+            raise ModelError(model, "returned no compaction of its own")
+        cost = cost_of(model, native.usage)
+        return replace(native, model=model, cost=cost, duration_ms=told.duration_ms)
 
     # The caller's list.
 

@@ -4,18 +4,20 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from time import time
 from types import MappingProxyType
+from typing import get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.catalogue import Known, Lookup, Override, binds_thinking, lookup
+from infold.catalogue import Known, Lookup, Override, binds_thinking, compacts_natively, lookup
 from infold.core.budget import Window
 from infold.core.events import Compacted, Event
-from infold.core.gauge import Rates
+from infold.core.gauge import NativeUse, Rates
 from infold.core.logged_message import Rendering
 from infold.core.policy import Policy, apply_switches, preset
 from infold.errors import UsageError, kind_of
-from infold.formats.registry import WireFormat, detect, format_named
+from infold.formats.registry import ANTHROPIC_MESSAGES, WireFormat, detect, format_named
+from infold.formats.requests import NATIVE_FORMATS
 from infold.ports import AsyncSummariser, FullStore, Summariser
 from infold.session.counting import Counting, counting_for, least_for
 
@@ -45,6 +47,9 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     `recovers`: the server refuses what is too large instead of truncating it, and the caller passes the refusal
     to `recover` and sends the result. Then the expected size decides, not the largest one possible, and the window is filled
     further. If unset, `wrap`, the gateway and the agent, which recover by themselves, decide by the server's address.
+    `native`: whether the provider itself may write the summary, by its own compaction: `auto` if that keeps more or costs less,
+    `always`, or `never`. `offers_native`: the summariser carries out requests with `is_native`, and requests are sent with
+    `Ready.betas`; `wrap` and the gateway do so themselves.
     `stops`: the caller is an agent's loop that ends at `SummaryFailed`, which `prepare` raises under a policy that gives
     a compaction up when its summary fails; otherwise the head is folded without a model.
     """
@@ -69,10 +74,14 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     media_limit_bytes: int = MEDIA_LIMIT_BYTES
     recovers: bool | None = None
     stops: bool = False
+    native: NativeUse = "auto"
+    offers_native: bool = False
 
     def __post_init__(self) -> None:
         """Reject values of a wrong type where they were written."""
         check_settings(self.model, self.window, self.policy)
+        if self.native not in get_args(NativeUse):
+            raise UsageError(f"native is {self.native!r}; give 'auto', 'always' or 'never'")
         if isinstance(self.plugins, str):  # it would be taken letter by letter
             raise UsageError(f"the plugins are one text; give a list, such as installed_plugins([{self.plugins!r}])")
 
@@ -86,8 +95,11 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
             environ=os.environ if self.environ is None else self.environ,
             bound_thinking=self.bound_thinking,
         )
+        native = self._native(resolved)
         return replace(
             resolved,
+            rendering=replace(resolved.rendering, shows_native=native != "never"),
+            native=native,
             format=self.format,
             summarises=self.summariser is not None,
             summariser_tokens=self.summariser_tokens,
@@ -100,6 +112,14 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
             # A document says itself when to act; if that would be too late, the upper bound decides.
             recovers=bool(self.recovers) and resolved.policy.usable == "scaled-reserve",
         )
+
+    def _native(self, resolved: "ResolvedSettings") -> NativeUse:
+        """Return when the provider itself writes summaries, given what it offers; documents know nothing of that."""
+        is_possible = self.offers_native and self.summariser is not None and self.format in NATIVE_FORMATS
+        if not is_possible or resolved.policy.summary.shape != "marked":
+            return "never"
+        is_known = self.format != ANTHROPIC_MESSAGES.name or compacts_natively(self.model or "")
+        return self.native if is_known or self.native == "always" else "never"
 
 
 class ResolvedSettings(Struct, frozen=True, kw_only=True):
@@ -127,6 +147,7 @@ class ResolvedSettings(Struct, frozen=True, kw_only=True):
     patience_seconds: float = 30.0
     media_limit_bytes: int = 0
     recovers: bool = False
+    native: NativeUse = "never"
 
 
 def resolve_settings(

@@ -117,6 +117,8 @@ class Callbacks:
         began = monotonic()
         with _failures():
             told = self._call(summariser, request, on_piece, seconds)
+            if told.reply is not None and not request.is_native:
+                raise _not_text(told.reply)
         duration_ms = told.duration_ms or round((monotonic() - began) * 1000)
         return replace(told, model=told.model or NAME, duration_ms=duration_ms)
 
@@ -184,7 +186,7 @@ def is_async(summariser: object) -> bool:
 
 def gather(output: SummariserOutput | Iterable[SummariserOutput], on_piece: OnPiece) -> ModelAnswer:
     """Return a summary that came at once or in pieces; raise `ModelError` if it is anything else."""
-    if isinstance(output, str | Answer | ModelAnswer):
+    if isinstance(output, str | Answer | ModelAnswer) or _is_reply(output):
         return as_told(output)
     if not isinstance(output, Iterable):
         raise _not_text(output)
@@ -226,12 +228,19 @@ def as_told(output: object) -> ModelAnswer:
     if isinstance(output, str):
         output = Answer(output)
     told = ModelAnswer(output) if isinstance(output, Answer) else output
+    if _is_reply(told):
+        return ModelAnswer(Answer(""), reply=told)
     if not isinstance(told, ModelAnswer):
         raise _not_text(output)
     answer = told.answer
     if not isinstance(answer, Answer) or not isinstance(answer.text, str):
         raise _not_text(answer.text if isinstance(answer, Answer) else answer)
     return replace(told, answer=replace(answer, text=clean_text(answer.text)))
+
+
+def _is_reply(output: object) -> bool:
+    """Return whether this is a provider's reply as its SDK or its JSON has it."""
+    return isinstance(output, Mapping) or hasattr(output, "model_dump")
 
 
 # Failures.

@@ -5,17 +5,19 @@ reason to fold without a model. Also holds when a summary is written ahead of ne
 """
 
 from collections.abc import Callable
+from itertools import takewhile
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from infold.core.compact import NO_NATIVE, NativeSummary
 from infold.core.cut import Cut, kept_size
 from infold.core.entries import Fault, Handle, Verdict
 from infold.core.events import Event, PreparationDiscarded, PreparedAhead, SummariserResumed, SummaryRejected
 from infold.core.gauge import PlanInputs, bound_of, estimated_tokens, scaled_tokens
 from infold.core.judge import Answer, ModelAnswer, clean_text, hard_fault, judge, plain_fault
 from infold.core.log import Log
-from infold.core.messages import AssistantMessage, Message, SessionId, Usage, WorkPath, text_of
+from infold.core.messages import AssistantMessage, Message, SessionId, Usage, UserMessage, WorkPath, text_of
 from infold.core.plan import Summarise, next_step
 from infold.core.policy import LARGEST_TOKENS, Policy
 from infold.core.summary_request import (
@@ -25,6 +27,7 @@ from infold.core.summary_request import (
     instruction,
     later_text,
     messages_request,
+    native_request,
     own_request,
     records,
     shared_request,
@@ -68,7 +71,7 @@ class SummaryPlan(Struct, frozen=True):
     """What is to be summarised, and how.
 
     `summariser_tokens` is the summariser's window, 0 if it is the session's own model; `shares_prefix`: the summariser can be
-    sent the ordinary request with one more message.
+    sent the ordinary request with one more message. `sends_all`: the caller brings its whole list each time.
     """
 
     step: Summarise
@@ -77,13 +80,15 @@ class SummaryPlan(Struct, frozen=True):
     additions: Additions = Additions()
     summariser_tokens: int = 0
     shares_prefix: bool = False
+    sends_all: bool = False
 
 
 class JudgedSummary(Struct, frozen=True):
     """A summary that passed the judge, or an empty one with the verdict that says why not; and what it took.
 
     `is_asked`: a model was asked for it, now or ahead of need. `wait_seconds`: how long a provider that refused asks to wait.
-    `flattened`: the model was shown a flattened text, although the policy wants messages.
+    `flattened`: the model was shown a flattened text, although the policy wants messages. `native`: the provider compacted the
+    head itself; its text is empty if only the provider can read it.
     """
 
     text: str = ""
@@ -97,11 +102,17 @@ class JudgedSummary(Struct, frozen=True):
     is_asked: bool = False
     wait_seconds: float = 0.0
     flattened: bool = False
+    native: NativeSummary = NO_NATIVE
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it can replace the head."""
+        return bool(self.text or self.native.messages)
 
     @property
     def is_failure(self) -> bool:
         """Whether a model was asked and gave nothing usable."""
-        return self.is_asked and not self.text
+        return self.is_asked and not self.is_usable
 
 
 NO_SUMMARY = JudgedSummary()
@@ -125,20 +136,36 @@ def request_summary(log: Log, plan: SummaryPlan, ask: Ask, publish: Publish) -> 
         except ModelError as error:
             faults = (*faults, "failed")
             verdict = Verdict("", error=reason_of(error))
-            if error.is_lasting:
+            if error.is_lasting and not plan.step.native:
                 break
-            if isinstance(error, ModelOverflow):
+            if plan.step.native:
+                plan = replace(plan, step=replace(plan.step, native=False))
+            elif isinstance(error, ModelOverflow):
                 plan, bill.piece = _for_smaller_window(plan, error), 0
             wait_seconds = error.wait_seconds if isinstance(error, ModelBusy) else 0.0
             continue
+        if told.native and not told.answer.text:  # nobody but the provider can read it
+            return bill.on(_native(told, log, JudgedSummary(model=told.model, path=_newest_path(log))))
         verdict = replace(_judge(log, plan, told.answer), error=verdict.error)
         if verdict.is_accepted:
             accepted = replace(verdict, faults=(*faults, *verdict.faults))
-            return bill.on(JudgedSummary(verdict.text, accepted, told.model, path=_newest_path(log)))
+            summary = JudgedSummary(verdict.text, accepted, told.model, path=_newest_path(log))
+            return bill.on(_native(told, log, summary))
         faults = (*faults, *verdict.faults)
+        plan = replace(plan, step=replace(plan.step, native=False))
     verdict = replace(verdict, text="", faults=faults)
     rejected = SummaryRejected(log.session_id, faults, verdict.error)
     return bill.on(JudgedSummary(verdict=verdict, events=(rejected,), wait_seconds=wait_seconds))
+
+
+def _native(told: ModelAnswer, log: Log, summary: JudgedSummary) -> JudgedSummary:
+    """Return the summary with the messages that the provider wrote for it, sized by what it reported or by their text."""
+    if not told.native:
+        return summary
+    ruler = token_ruler(log.rendering.estimate)
+    texts = [text_of(message) for message in told.native if isinstance(message, UserMessage)]
+    written = measure(told.answer.text, ruler) or (0 if told.usage is None else told.usage.output)
+    return replace(summary, native=NativeSummary(told.native, written + sum(measure(text, ruler) for text in texts)))
 
 
 def judge_supplied(log: Log, plan: SummaryPlan, summary: str) -> JudgedSummary:
@@ -186,6 +213,11 @@ class _Bill:
 def _ask(log: Log, plan: SummaryPlan, bill: _Bill) -> ModelAnswer:
     """Ask once: with the ordinary request if that is cheaper and fits, else record by record (summary of summaries)."""
     policy = plan.inputs.policy.summary
+    if plan.step.native:
+        first_kept = log.live[plan.step.cut.index].message.id
+        shown = view(log, policy, brought=plan.sends_all)
+        head = takewhile(lambda message: message.id != first_kept, shown)
+        return bill.ask(native_request(plan.system, tuple(head), plan.additions, output_tokens=plan.step.budget_tokens))
     if policy.shows == "messages":
         request = messages_request(view(log, policy), plan.additions, output_tokens=plan.step.budget_tokens)
         room = _room_for_answer(request, log, plan)
@@ -334,14 +366,14 @@ def prepare_ahead(log: Log, plan: SummaryPlan, summary: JudgedSummary) -> Prepar
 
     The cost of a failure was published by then.
     """
-    if not summary.text:
+    if not summary.is_usable:
         summary = replace(summary, cost=0.0, duration_ms=0, usage=None, events=())
     return PreparedSummary(basis_of(log, plan), summary)
 
 
 def events_for(summary: JudgedSummary, session_id: SessionId) -> tuple[Event, ...]:
     """Return the events of a background summary; a rejected one still counts its cost."""
-    if summary.text:
+    if summary.is_usable:
         return (PreparedAhead(session_id, summary.cost, summary.duration_ms),)
     return (*summary.events, PreparationDiscarded(session_id, "there was no summary to accept", summary.cost))
 
@@ -391,6 +423,8 @@ def cut_with(prepared: PreparedSummary, step: Summarise, log: Log, inputs: PlanI
     """
     last = log.index_of(prepared.basis.last)
     index = 0 if last is None else last + 1
+    if prepared.summary.native.messages:  # it stands for exactly the messages that were sent
+        return Cut.at(log, index)
     if not 0 < index < step.cut.index or not log.live[index].cuttable:
         return step.cut
     tail = kept_size(log, Cut(index, None))

@@ -16,10 +16,17 @@ from infold.core.events import Event, FailedOpen, NotManaged
 from infold.errors import UsageError
 from infold.formats.overflow import Overflow
 from infold.formats.registry import OPENAI_CHAT
-from infold.formats.requests import ProviderRequest, Unmanaged, format_of_path, unstreamed_path
+from infold.formats.requests import (
+    BETA_HEADER,
+    ProviderRequest,
+    Unmanaged,
+    add_betas,
+    format_of_path,
+    unstreamed_path,
+)
 from infold.observers.bus import Bus
 from infold.ports import FullStore
-from infold.proxy.managed_request import ManagedRequest, ReplyObserver, UpstreamReply
+from infold.proxy.managed_request import ManagedRequest, OwnRequest, ReplyObserver, UpstreamReply
 from infold.proxy.request import SESSION_HEADER, ParsedRequest, parse_request
 from infold.proxy.sessions import SessionPool, settings_for
 from infold.session.settings import SessionSettings
@@ -161,6 +168,8 @@ class _Relay(Generic[Inner]):
         return managed
 
     async def _send(self, request: httpx2.Request, managed: ManagedRequest, calls: "_Calls") -> "_Reply":
+        if managed.betas:
+            request.headers[BETA_HEADER] = add_betas(request.headers.get(BETA_HEADER, ""), managed.betas)
         response = await calls.send(request)
         reply = _Reply(response, managed, calls, lambda: self._failing_open(managed.parsed.session_name))
         try:
@@ -409,10 +418,14 @@ def _with_body(request: httpx2.Request, content: bytes, *dropped: str) -> httpx2
     )
 
 
-def _ask(request: httpx2.Request, calls: _Calls, content: bytes) -> UpstreamReply | Awaitable[UpstreamReply]:
+def _ask(request: httpx2.Request, calls: _Calls, own: OwnRequest) -> UpstreamReply | Awaitable[UpstreamReply]:
     """Send a request of infold's own where a caller's goes."""
-    another = _as_another_request(request, content)
+    another = _as_another_request(request, own.content)
     another.url = httpx2.URL(unstreamed_path(str(another.url)))
+    if own.path_suffix:
+        another.url = another.url.copy_with(path=f"{another.url.path.rstrip('/')}{own.path_suffix}")
+    if own.betas:
+        another.headers[BETA_HEADER] = add_betas(another.headers.get(BETA_HEADER, ""), own.betas)
     return calls.ask(another)
 
 
