@@ -241,13 +241,14 @@ class ToolSpec(Struct, frozen=True):
 class ModelRequest(Struct, frozen=True):
     """A request to a model: messages in its wire format, system prompt, tools, and the maximum output.
 
-    `output_tokens` 0 leaves that to the model.
+    `output_tokens` 0 leaves that to the model. `betas` are named in a header, by providers that have one for it.
     """
 
     messages: list[object]
     system: str = ""
     tools: tuple[ToolSpec, ...] = ()
     output_tokens: int = 0
+    betas: tuple[str, ...] = ()
 
 
 class Said(Struct, frozen=True):
@@ -300,7 +301,10 @@ class Model(Protocol):
         ...
 
     def summarise(self, request: SummaryRequest) -> Iterator[str | ModelAnswer]:
-        """Write a summary piece by piece, and yield the whole with usage and cost at the end; raise `ModelError`."""
+        """Write a summary piece by piece, and yield the whole with usage and cost at the end; raise `ModelError`.
+
+        A request with `is_native` is answered by the provider's own compaction, if `offers_native` is true of the model.
+        """
         ...
 
 

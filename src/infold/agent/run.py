@@ -155,6 +155,7 @@ def _session_settings(
         stated,
         summariser=stated.summariser or (model.summarise if summarises else None),
         format=model.format,
+        offers_native=stated.summariser is None and getattr(model, "offers_native", False),
         recall=settings.recall.enabled and agent.allows_tools,
         recovers=not is_truncating_host(urlsplit(options.address).netloc)
         if stated.recovers is None

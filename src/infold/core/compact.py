@@ -241,7 +241,8 @@ def _thinking_from(log: Log, cut: Cut) -> int:
     behind those is outdated.
     """
     is_unchanged = log.checkpoint is None and not log.altered
-    changes = is_unchanged and any(logged.late or logged.is_blank for logged in log.live[cut.index :])
+    shown = (logged for logged in log.live[cut.index :] if logged.is_sent)
+    changes = is_unchanged and any(logged.late or logged.is_blank for logged in shown)
     return log.next_sequence if changes else log.thinking_from
 
 

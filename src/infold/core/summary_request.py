@@ -110,8 +110,8 @@ class SummaryRequest(Struct, frozen=True):
 
     `shares_prefix`: the messages are those of the ordinary request with one more at the end, so that the provider's
     cache serves it if it is sent with the same tools. `is_native`: the provider is to compact `items`, the first messages
-    of the ordinary request in the caller's shape, by its own means: with the same system prompt and tools, and with these
-    `instructions` where it takes any. Its whole reply is the answer.
+    of the ordinary request in the caller's shape, by its own means: with the same system prompt and `tools`, and with
+    these `instructions` where it takes any. Its whole reply is the answer.
     """
 
     system: str
@@ -121,6 +121,7 @@ class SummaryRequest(Struct, frozen=True):
     is_native: bool = False
     instructions: str = ""
     items: tuple[Any, ...] = ()
+    tools: Any = None
 
 
 def assemble_system(agent_text: str, call_text: str, user_text: str) -> str:

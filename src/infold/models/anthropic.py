@@ -9,11 +9,12 @@ from weakref import finalize
 
 import anthropic
 
-from infold.core.judge import ModelAnswer
+from infold.core.judge import Answer, ModelAnswer
 from infold.core.messages import ModelRef
 from infold.core.summary_request import SummaryRequest
 from infold.errors import KeyRefused
 from infold.formats.registry import ANTHROPIC_MESSAGES
+from infold.formats.requests import BETA_HEADER, native_betas, native_body, offers_native
 from infold.formats.tools import tool_items
 from infold.models.failures import TRANSPORT, Endpoint, FailureTable, return_long_waits, translate_errors
 from infold.models.streaming import build_summary_request, output_limit, read_stream, read_summary
@@ -70,19 +71,37 @@ class AnthropicMessages:
         secret = self._client.api_key or self._client.auth_token
         if client is None and not (secret or self._client.credentials):
             raise KeyRefused(ref.id, "there is no key for it", variable=variable)
+        self.offers_native = offers_native(ANTHROPIC_MESSAGES, self._client.base_url.host)
         self._endpoint = Endpoint(ref.id, str(self._client.base_url), variable=variable, secret=secret)
 
     def stream(self, request: ModelRequest) -> Iterator[Heard]:
         """Send a request and yield the reply in pieces; raise `ModelError`."""
-        return self._heard({**self._body(request), **_cached_system(request.system), "cache_control": CACHED})
+        body = {**self._body(request), **_cached_system(request.system), "cache_control": CACHED}
+        return self._heard({**body, "extra_headers": {BETA_HEADER: ",".join(request.betas)}} if request.betas else body)
 
     def summarise(self, request: SummaryRequest) -> Iterator[str | ModelAnswer]:
         """Yield a summary in pieces, then the whole with usage and cost.
 
         Nothing is cached: the same request is never sent twice, and cache writes cost extra.
         """
+        if request.is_native:
+            return iter((self._compact(request),))
         asked = self._body(build_summary_request(ANTHROPIC_MESSAGES, request))
         return read_summary(self.ref, ANTHROPIC_MESSAGES, self._heard(asked))
+
+    def _compact(self, request: SummaryRequest) -> ModelAnswer:
+        """Have the provider compact the first messages of a request; what it has cached of them serves it."""
+        body = {
+            "model": self.ref.id,
+            **_cached_system(request.system),
+            **({"tools": request.tools} if request.tools else {}),
+        }
+        asked = native_body(ANTHROPIC_MESSAGES, body, request)
+        compaction, betas = {"compaction": asked.pop("compaction")}, ",".join(native_betas(ANTHROPIC_MESSAGES))
+        with translate_errors(self._endpoint, FAILURES):
+            create = self._client.messages.with_raw_response.create
+            reply = create(**asked, extra_body=compaction, extra_headers={BETA_HEADER: betas})
+            return ModelAnswer(Answer(""), self.ref.id, reply=reply.http_response.json())
 
     def _heard(self, body: dict[str, Any]) -> Iterator[Heard]:
         create = self._client.messages.with_streaming_response.create

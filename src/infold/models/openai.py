@@ -11,11 +11,12 @@ from weakref import finalize
 import openai
 from msgspec.structs import replace
 
-from infold.core.judge import ModelAnswer
+from infold.core.judge import Answer, ModelAnswer
 from infold.core.messages import ModelRef
 from infold.core.summary_request import SummaryRequest
 from infold.errors import KeyRefused
 from infold.formats.registry import OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
+from infold.formats.requests import native_body, offers_native
 from infold.formats.tools import tool_items
 from infold.models.failures import TRANSPORT, Endpoint, FailureTable, return_long_waits, translate_errors
 from infold.models.streaming import build_summary_request, read_stream, read_summary
@@ -161,6 +162,23 @@ class OpenAIResponses(OpenAIModel):
     """A model behind `responses`."""
 
     wire = OPENAI_RESPONSES
+
+    @property
+    def offers_native(self) -> bool:
+        """Whether the provider compacts histories itself."""
+        return offers_native(self.wire, self.client.base_url.host)
+
+    def summarise(self, request: SummaryRequest) -> Iterator[str | ModelAnswer]:
+        """Yield a summary in pieces, then the whole with usage and cost."""
+        return iter((self._compact(request),)) if request.is_native else super().summarise(request)
+
+    def _compact(self, request: SummaryRequest) -> ModelAnswer:
+        """Have the provider compact the first items of a request."""
+        body = {"model": self.ref.id, **({"instructions": request.system} if request.system else {})}
+        asked = native_body(self.wire, body, request)
+        with translate_errors(self.endpoint, FAILURES):
+            reply = self.client.responses.with_raw_response.compact(model=asked["model"], extra_body=asked)
+            return ModelAnswer(Answer(""), self.ref.id, reply=reply.http_response.json())
 
     def _send(self, request: ModelRequest) -> AbstractContextManager[openai.APIResponse[Any]]:
         create = self.client.responses.with_streaming_response.create

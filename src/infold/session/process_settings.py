@@ -27,6 +27,7 @@ def settings_from(
         policy=terms.policy,
         summariser=terms.summariser,
         background=terms.background,
+        native=terms.native,
         recall=False,
         plugins=plugins,
         environ=process.variables,

@@ -656,7 +656,8 @@ class Session:
             callbacks.publish(SummaryProgressed(session_id, text))
 
         if request.is_native:
-            request = replace(request, items=tuple(self.encode(request.messages)))
+            tools = (self._context.extras or NO_EXTRAS).tools
+            request = replace(request, items=tuple(self.encode(request.messages)), tools=tools)
         with summarising_for(self):
             told = callbacks.summarise(self._summariser, request, on_piece, seconds=seconds)
         return self._read_native(told) if request.is_native else told

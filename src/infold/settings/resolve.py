@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from infold.core.gauge import NativeUse
 from infold.core.policy import LARGEST_TOKENS, OPENCODE, PRESETS, Amount, Policy, prefixes_for, preset
 from infold.errors import PolicyError, SettingsError
 from infold.settings.load import (
@@ -150,6 +151,7 @@ class SessionOptions(Struct, frozen=True):
     window_tokens: int | None
     summariser: str | None
     background: bool
+    native: NativeUse
     recovers: bool | None
     permissions: Permissions
     values: Mapping[str, StatedValue]
@@ -186,6 +188,7 @@ def resolve_session(
         window_tokens=policy.window_tokens,
         summariser=cast(str | None, values["compaction.model"].value),
         background=values["compaction.background"].value is True,
+        native=cast(NativeUse, values["compaction.native"].value),
         recovers=cast("bool | None", values["compaction.recovers"].value),
         permissions=Permissions(
             *(cast("tuple[str, ...]", values[f"permissions.{name}"].value) for name in Permissions.__struct_fields__)

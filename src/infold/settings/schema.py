@@ -259,6 +259,9 @@ HOST = ValueKind("host", "give a host name or an IP address", _read_host)
 HOSTS = ValueKind("list of hosts", "give a list of host names or IP addresses", _read_hosts)
 TENANT = ValueKind("tenant", "give up to 64 letters, digits and . _ @ -", _matching(r"[\w.@-]{1,64}", "a tenant"))
 PRESET = ValueKind("preset", f"choose one of {', '.join(sorted(PRESETS))}", _read_preset)
+NATIVE = ValueKind(
+    "auto, always or never", "give auto, always or never", _matching(r"auto|always|never", "one of these")
+)
 NAMES = ValueKind("list of names", "give a list of names, or 'all' or 'none'", _read_names)
 RULES = ValueKind(
     "list of rules", "give a list of tools, or of tools with a pattern such as 'shell:git status*'", _read_rules
@@ -411,6 +414,12 @@ KEYS: tuple[Key, ...] = (
         unset="by the server's address: off for Ollama, LM Studio and Z.ai",
     ),
     Key("compaction.background", SWITCH, "Whether compactions are prepared before they are due.", default=False),
+    Key(
+        "compaction.native",
+        NATIVE,
+        "Whether the provider's own compaction writes summaries: auto where it keeps more or costs less.",
+        "auto",
+    ),
     Key("recall.enabled", SWITCH, "Whether recall is offered to the model, where a face can offer it.", default=True),
     Key("recall.budget_tokens", TOKENS, "How much one answer of recall may hold.", 2_000),
     Key("plugins.enabled", NAMES, "Which of the installed plugins are used.", unset="all"),
