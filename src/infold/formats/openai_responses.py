@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import groupby
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from msgspec.structs import replace
+
 from infold.core.messages import (
     AssistantMessage,
     FilePart,
@@ -480,7 +482,12 @@ def native_messages(body: object) -> tuple[Message, ...]:
     """Return the messages by which the provider compacted a history, which only it can read; empty if it did not."""
     items = dicts_in(dict_or_empty(body).get("output"))
     is_compacted = any(item.get("type") == "compaction" and item.get("encrypted_content") for item in items)
-    return decode(items).messages if is_compacted else ()
+    messages = decode(items).messages if is_compacted else ()
+    return tuple(replace(message, parts=tuple(filter(_is_not_label, message.parts))) for message in messages)
+
+
+def _is_not_label(part: Part) -> bool:
+    return not (isinstance(part, TextPart) and part.text == COMPACTED_TEXT)
 
 
 def summary_fields(body: Mapping[str, Any], output_tokens: int, *, has_tools: bool) -> Item:

@@ -32,17 +32,23 @@ def settings(**variables: str) -> Settings:
 
 
 class Stage:
-    """A gateway with all it stands on; `given` are fields of `Gateway`."""
+    """A gateway with all it stands on; `variables` are settings, `given` are fields of `Gateway`."""
 
     def __init__(
-        self, upstream: str, *, store: FullStore | None = None, window: int | None = WINDOW, **given: Any
+        self,
+        upstream: str,
+        *,
+        store: FullStore | None = None,
+        window: int | None = WINDOW,
+        variables: Mapping[str, str] | None = None,
+        **given: Any,
     ) -> None:
         self.hub = EventHub()
         self.events: list[Event] = []
         self.hub.bus.subscribe(Event, self.events.append)
         self.store: FullStore = store or MemoryStore()
-        variables = {"INFOLD_WINDOW": str(window)} if window else {}
-        self.tenant_sessions = TenantSessions(self.store, settings(**variables), self.hub)
+        stated = {**({"INFOLD_WINDOW": str(window)} if window else {}), **(variables or {})}
+        self.tenant_sessions = TenantSessions(self.store, settings(**stated), self.hub)
         self.tenants = Tenants(SECRET)
         self.gateway = Gateway(
             **{
