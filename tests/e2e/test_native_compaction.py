@@ -346,7 +346,7 @@ def test_a_provider_that_refuses_its_own_block_gets_text() -> None:
     session.record(rules.reply(body_of(again.messages)))
     assert [event.native for event in events if isinstance(event, Rejected)] == [True]
     done = len(rules.compactions)
-    worker.take({"content": session.encode(session.log.live[-1:] and [session.log.live[-1].message])[0]["content"]})
+    worker.take({"content": session.encode([session.log.live[-1].message])[0]["content"]})
     for items in turns:
         step(session, rules, worker, items)
     assert len(rules.compactions) == done

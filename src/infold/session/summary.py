@@ -144,7 +144,7 @@ def request_summary(log: Log, plan: SummaryPlan, ask: Ask, publish: Publish) -> 
                 plan, bill.piece = _for_smaller_window(plan, error), 0
             wait_seconds = error.wait_seconds if isinstance(error, ModelBusy) else 0.0
             continue
-        if told.native and not told.answer.text:  # nobody but the provider can read it
+        if told.native and not told.answer.text:  # only the provider can read it
             return bill.on(_native(told, log, JudgedSummary(model=told.model, path=_newest_path(log))))
         verdict = replace(_judge(log, plan, told.answer), error=verdict.error)
         if verdict.is_accepted:

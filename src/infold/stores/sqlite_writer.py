@@ -4,8 +4,8 @@ A commit waits for the disk, so acts that queue up meanwhile share the next one:
 writes for all. An act sees the acts before it, and is answered after the commit. While another process writes, each act
 waits at most `busy_seconds` from when it was asked, however many acts are before it.
 
-Ctrl-C interrupts the main thread, wherever it is. So that thread writes its own acts alone: nobody else waits for an answer that
-an interrupt leaves unknown. What it leaves uncommitted is rolled back.
+Ctrl-C interrupts the main thread, wherever it is. So that thread writes its own acts alone: no other thread waits for an answer
+that an interrupt leaves unknown. What it leaves uncommitted is rolled back.
 """
 
 import sqlite3

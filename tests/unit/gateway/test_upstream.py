@@ -9,7 +9,7 @@ import pytest
 
 from infold.gateway.request_body import GatewayLimits
 from infold.gateway.upstream import KNOWN_ERRORS, MOST_ANSWER_BYTES, Outgoing, Sender
-from infold.proxy.managed_request import UpstreamReply
+from infold.proxy.managed_request import OwnRequest, UpstreamReply
 
 from .raw_upstream import Pause, RawUpstream, begun, whole
 
@@ -35,7 +35,7 @@ async def sent(request: Outgoing, content: bytes = b"", limits: GatewayLimits = 
 async def asked(request: Outgoing, content: bytes = b"{}") -> UpstreamReply:
     """The answer to a request of our own."""
     async with Sender(GatewayLimits()) as sender:
-        return await sender.ask(request, content)
+        return await sender.ask(request, OwnRequest(content))
 
 
 def test_a_request_goes_out_as_it_is() -> None:

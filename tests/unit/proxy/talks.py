@@ -8,7 +8,7 @@ import msgspec
 from infold.core.entries import Entry
 from infold.errors import StoreBroken
 from infold.ports import SessionKey
-from infold.proxy.managed_request import ManagedRequest, ReplyObserver, UpstreamReply
+from infold.proxy.managed_request import ManagedRequest, OwnRequest, ReplyObserver, UpstreamReply
 from infold.proxy.request import ParsedRequest, parse_request
 from infold.proxy.sessions import SessionPool
 from infold.stores.memory import MemoryStore
@@ -26,9 +26,9 @@ def answer(text: str, *, tokens: int | None = None, calls: tuple[Item, ...] = ()
     return {"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}], **usage}
 
 
-def no_model(body: bytes) -> UpstreamReply:
+def no_model(own: OwnRequest) -> UpstreamReply:
     """A provider that is not to be asked."""
-    raise AssertionError(f"asked with {body[:200]!r}")
+    raise AssertionError(f"asked with {own.content[:200]!r}")
 
 
 def request_of(

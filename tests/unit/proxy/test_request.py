@@ -170,8 +170,8 @@ def test_a_good_model_writes_its_own_summaries() -> None:
     own = with_own_summariser(good)
 
     assert (own.summariser, own.shares_prefix) == (summarise_upstream, True)
-    assert with_own_summariser(weak) is weak
-    assert with_own_summariser(named) is named
+    assert with_own_summariser(weak) == weak
+    assert with_own_summariser(named) == named
 
 
 # A model's answer to a request for a summary.

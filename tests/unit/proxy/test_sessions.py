@@ -16,7 +16,7 @@ from infold.core.events import Clipped, Compacted, Event
 from infold.core.log import Log
 from infold.formats.overflow import Overflow
 from infold.ports import FullStore, SessionKey
-from infold.proxy.managed_request import UpstreamReply
+from infold.proxy.managed_request import OwnRequest, UpstreamReply
 from infold.proxy.sessions import SessionPool
 from infold.session.session import Session
 from infold.session.settings import SessionSettings
@@ -439,10 +439,10 @@ def test_without_a_store_requests_still_fit() -> None:
 
 def test_without_a_store_no_model_is_asked() -> None:
     """What may be lost with the process is not paid for: code writes the checkpoints."""
-    events, asked = list[Event](), list[bytes]()
+    events, asked = list[Event](), list[OwnRequest]()
 
-    def ask(body: bytes) -> UpstreamReply:
-        asked.append(body)
+    def ask(own: OwnRequest) -> UpstreamReply:
+        asked.append(own)
         return UpstreamReply(500, b"")
 
     pool = SessionPool(BrokenStore(), SessionSettings(window=20_000, on_event=events.append))

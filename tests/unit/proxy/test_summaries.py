@@ -12,7 +12,7 @@ from infold.core.events import Compacted, Event, PreparedAhead, SummaryRejected
 from infold.core.summary_request import COMPACTION_AGENT, Additions, SummaryRequest, own_request
 from infold.errors import ModelError
 from infold.formats.registry import OPENAI_CHAT
-from infold.proxy.managed_request import UpstreamReply, summarise_upstream
+from infold.proxy.managed_request import OwnRequest, UpstreamReply, summarise_upstream
 from infold.proxy.sessions import SessionPool
 from infold.session.settings import SessionSettings
 from infold.stores.memory import MemoryStore
@@ -32,10 +32,10 @@ class Provider:
         self._lock = Lock()
         self.bodies: list[Item] = []
 
-    def __call__(self, body: bytes) -> UpstreamReply:
+    def __call__(self, own: OwnRequest) -> UpstreamReply:
         """The next reply, the last one from then on."""
         with self._lock:
-            self.bodies.append(msgspec.json.decode(body))
+            self.bodies.append(msgspec.json.decode(own.content))
             return self._replies.pop(0) if len(self._replies) > 1 else self._replies[0]
 
 

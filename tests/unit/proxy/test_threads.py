@@ -14,7 +14,7 @@ from infold.core.messages import SessionId
 from infold.core.summary_request import SummaryRequest
 from infold.formats.overflow import Overflow
 from infold.observers.bus import Bus
-from infold.proxy.managed_request import ManagedRequest, UpstreamReply
+from infold.proxy.managed_request import ManagedRequest, OwnRequest, UpstreamReply
 from infold.proxy.request import ParsedRequest
 from infold.proxy.sessions import SessionPool
 from infold.session.settings import SessionSettings
@@ -27,7 +27,7 @@ MODEL, WINDOW = "gpt-4o", 20_000
 NOTES = "The importer is being ported step by step; nothing is finished yet."
 AGENT = {"x-session-id": "ses_42"}
 
-Sending = Callable[[bytes], Awaitable[UpstreamReply]]
+Sending = Callable[[OwnRequest], Awaitable[UpstreamReply]]
 
 
 def long_list(turns: int = 16) -> list[Item]:
@@ -38,7 +38,7 @@ def long_list(turns: int = 16) -> list[Item]:
     return talk.items
 
 
-async def summarised(_: bytes) -> UpstreamReply:
+async def summarised(_: OwnRequest) -> UpstreamReply:
     """A provider that writes summaries."""
     return UpstreamReply(200, msgspec.json.encode(answer(NOTES, tokens=900)))
 
@@ -58,9 +58,9 @@ class Stage:
     async def begin(self, request: ParsedRequest) -> ManagedRequest:
         """Prepare a request."""
 
-        async def send(body: bytes) -> UpstreamReply:
+        async def send(own: OwnRequest) -> UpstreamReply:
             self.asked_in.append(current_thread().name)
-            return await self._provider(body)
+            return await self._provider(own)
 
         return await self.threads.prepare(lambda: self.pool.begin(request, send))
 
@@ -82,7 +82,7 @@ class Hanging:
         self.begun = asyncio.Event()
         self.cancelled = 0
 
-    async def __call__(self, _: bytes) -> UpstreamReply:
+    async def __call__(self, _: OwnRequest) -> UpstreamReply:
         """Wait until that is cancelled."""
         self.begun.set()
         try:
