@@ -1,134 +1,202 @@
-"""Thinking that a model binds to what stands before it, over many steps and compactions, through every entry point."""
+"""Thinking that a model binds to what stands before it, over many steps and compactions, through every way to infold.
 
-import asyncio
-from collections.abc import Callable
+Each reply thinks, most call several tools at once, and clients with a socket stream. Native compaction, which keeps thinking
+over a cut, has a module of its own.
+"""
+
 from pathlib import Path
-from typing import Any
 
-import anthropic
 import pytest
 
-from infold import AsyncSession, Session, SessionSettings, fit, open_store, wrap
+from infold import Session, SessionSettings, open_store
 from infold.agent.agents import BUILD
 from infold.agent.loop import Loop, RunLimits
-from infold.core.events import Compacted, Event, Rejected
+from infold.core.events import Rejected
 from infold.core.messages import ModelRef
 from infold.models.anthropic import AnthropicMessages
-from infold.testing.scripted_server import ScriptedServer
+from infold.testing.anthropic_rules import AnthropicRefusal, AnthropicRules
+from infold.testing.script import ScriptedAnswer, ScriptedRequest
 
 from ..unit.agent.builders import toolbox_in  # noqa: TID252 - `tests` is no package to name
-from ..unit.gateway.stage import Stage  # noqa: TID252
-from .gateway_stage import serving
-from .thinking_server import DROPS, MODEL, STEPS, SYSTEM, TOOLS, WINDOW, Item, Refused, Thinker, Worker, body_of
+from .thinking_scenes import (
+    MANUAL,
+    MODEL,
+    OLDER,
+    STEPS,
+    SYSTEM,
+    TOOLS,
+    UNKNOWN,
+    WAYS,
+    WINDOW,
+    Scene,
+    Thinker,
+    Way,
+    Worker,
+    by_turns,
+    client_of,
+    dropping,
+)
 
 pytestmark = pytest.mark.slow
 
-UNKNOWN = "a-model-of-next-year"
-Way = Callable[[Thinker, str, "list[Event]", Item], Worker]
-"""Works to the end through one entry point, with that model and those further fields of the request."""
+HAIKU = "claude-haiku-5-5"
+RECOVERING = tuple(name for name in WAYS if name != "fit")
 
 
-def through_fit(thinker: Thinker, model: str, _: list[Event], fields: Item) -> Worker:
-    """`fit` before every request."""
-    stated = False if fields else None
-
-    def ask(items: list[Item]) -> Item:
-        fitted = fit(items, model=model, window=WINDOW, system=SYSTEM, tools=TOOLS, bound_thinking=stated)
-        return thinker.reply(body_of(fitted.messages, model, **fields))
-
-    return Worker().run(ask)
-
-
-def through_session(thinker: Thinker, model: str, events: list[Event], fields: Item) -> Worker:
-    """`prepare`, `record`, and `recover` after a refusal."""
-    stated = False if fields else None
-    settings = SessionSettings(
-        model=model, window=WINDOW, format="anthropic-messages", bound_thinking=stated, on_event=events.append
-    )
-    session = Session(open_store("memory"), "s", settings)
-
-    def ask(items: list[Item]) -> Item:
-        ready = session.prepare(items, system=SYSTEM, tools=TOOLS, output_tokens=400)
-        try:
-            reply = thinker.reply(body_of(ready.messages, model, **fields))
-        except Refused as refusal:
-            again = session.recover(refusal)
-            if again is None:
-                raise
-            try:
-                reply = thinker.reply(body_of(again.messages, model, **fields))
-            except Refused as second:
-                last = session.recover(second)
-                if last is None:
-                    raise
-                reply = thinker.reply(body_of(last.messages, model, **fields))
-        session.record(reply)
-        return reply
-
-    return Worker().run(ask)
+def through(*short: str, also: tuple[str, ...] = RECOVERING) -> pytest.MarkDecorator:
+    """These ways in every run, the others of `also` in long ones."""
+    params = [
+        pytest.param(way, id=name, marks=() if name in short else pytest.mark.long)
+        for name, way in WAYS.items()
+        if name in (*short, *also)
+    ]
+    return pytest.mark.parametrize("way", params)
 
 
-def through_async_session(thinker: Thinker, model: str, events: list[Event], fields: Item) -> Worker:
-    """The same, awaited."""
-    stated = False if fields else None
-    settings = SessionSettings(
-        model=model, window=WINDOW, format="anthropic-messages", bound_thinking=stated, on_event=events.append
-    )
+@through(*WAYS)
+def test_a_known_model_never_refuses(way: Way) -> None:
+    """B32: over 120 steps and eight compactions a model known to bind thinking refuses nothing; later thinking is kept."""
+    scene = Scene(AnthropicRules(Thinker()), streams=True)
+    worker = way(scene)
 
-    async def work() -> Worker:
-        session = await AsyncSession.open(open_store("memory"), "s", settings)
-        worker = Worker()
-        for new in worker.turns():
-            worker.items.append(new)
-            ready = await session.prepare(worker.items, system=SYSTEM, tools=TOOLS, output_tokens=400)
-            try:
-                reply = thinker.reply(body_of(ready.messages, model, **fields))
-            except Refused as refusal:
-                again = await session.recover(refusal)
-                if again is None:
-                    raise
-                try:
-                    reply = thinker.reply(body_of(again.messages, model, **fields))
-                except Refused as second:
-                    last = await session.recover(second)
-                    if last is None:
-                        raise
-                    reply = thinker.reply(body_of(last.messages, model, **fields))
-            await session.record(reply)
-            worker.take(reply)
-        return worker
-
-    return asyncio.run(work())
+    assert (worker.refused, scene.rules.refusals) == (0, [])
+    assert len(worker.thinking) == STEPS + 1
+    assert max(len(request.kept) for request in scene.requests[60:]) >= 5
+    assert scene.folds >= 8 or not scene.events
+    assert scene.rejections == 0
 
 
-def through_wrap(thinker: Thinker, model: str, events: list[Event], fields: Item) -> Worker:
-    """A wrapped client, whose own model writes the summaries."""
-    with ScriptedServer(thinker) as server:
-        client = wrap(_client(server.url), SessionSettings(window=WINDOW, on_event=events.append))
-        return Worker().run(_asking(client, model, fields))
+@pytest.mark.long
+@through(also=("wrap", "async wrap", "gateway"))
+def test_whole_replies_are_no_different(way: Way) -> None:
+    """B32: the same without streaming."""
+    scene = Scene(AnthropicRules(Thinker()))
+
+    assert way(scene).refused == 0
+    assert scene.rules.refusals == []
 
 
-def through_gateway(thinker: Thinker, model: str, events: list[Event], fields: Item) -> Worker:
-    """An ordinary client behind the gateway."""
-    with ScriptedServer(thinker) as server:
-        stage = Stage(server.url, window=WINDOW)
-        with serving(stage.app) as url:
-            worker = Worker().run(_asking(_client(url), model, fields))
-        events += stage.events
-        return worker
+@through(*RECOVERING)
+def test_an_unknown_model_refuses_once(way: Way) -> None:
+    """B32: a refusal teaches that a model binds thinking, once for the session, and the client does not notice."""
+    scene = Scene(AnthropicRules(Thinker(), binds=True), UNKNOWN, streams=True)
+    worker = way(scene)
+
+    assert worker.refused == 0
+    assert len(worker.thinking) == STEPS + 1
+    assert len(scene.rules.refusals) == 1
+    assert scene.rejections == 1
+    assert scene.folds >= 8
 
 
-def through_agent(thinker: Thinker, model: str, events: list[Event], folder: Path) -> str:
+@through("Session", "gateway")
+def test_a_model_may_start_to_bind(way: Way) -> None:
+    """B32: a model that begins to bind thinking in the middle of a session, after several cuts, is refused once."""
+    thinker = Thinker()
+
+    def model(request: ScriptedRequest) -> ScriptedAnswer:
+        rules.binds = thinker.replies >= STEPS // 2
+        return thinker(request)
+
+    rules = AnthropicRules(model, binds=False)
+    scene = Scene(rules, UNKNOWN, streams=True)
+    worker = way(scene)
+
+    assert worker.refused == 0
+    assert len(worker.thinking) == STEPS + 1
+    assert len(rules.refusals) == 1
+    assert not any(request.bare for request in scene.requests[: STEPS // 2])
+
+
+@through("fit", "Session", "gateway", also=tuple(WAYS))
+@pytest.mark.parametrize("model", [OLDER, pytest.param(UNKNOWN, marks=pytest.mark.long)])
+def test_without_binding_all_thinking_is_kept(way: Way, model: str) -> None:
+    """B12, B32: a model that wants the thinking of an open loop gets all that the kept messages hold."""
+    scene = Scene(AnthropicRules(Thinker(), binds=False), model, {"thinking": MANUAL, "max_tokens": 2_000})
+    worker = way(scene)
+
+    assert (worker.refused, scene.rules.refusals) == (0, [])
+    assert min(len(request.kept) for request in scene.requests[-40:]) >= 1
+    assert not any(request.bare for request in scene.requests)
+
+
+@through("Session", also=tuple(WAYS))
+def test_an_older_account_keeps_all_thinking(way: Way) -> None:
+    """B32: an account whose requests are not checked loses no thinking of a model that the catalogue does not list."""
+    scene = Scene(AnthropicRules(Thinker(), binds=True, is_enforced=False), UNKNOWN)
+
+    assert way(scene).refused == 0
+    assert not any(request.bare or request.dropped for request in scene.requests)
+
+
+@through("Session", "gateway", also=tuple(WAYS))
+def test_a_client_that_asks_for_dropping_keeps_its_thinking(way: Way) -> None:
+    """B32: where the request asks the provider to drop bound thinking, nothing is removed, and no summary is refused."""
+    scene = dropping(AnthropicRules(Thinker()), streams=True)
+    worker = way(scene)
+
+    assert (worker.refused, scene.rules.refusals) == (0, [])
+    assert any(request.dropped for request in scene.requests)
+    assert not any(request.bare for request in scene.requests)
+
+
+@through("Session", "gateway", also=tuple(WAYS))
+@pytest.mark.parametrize(
+    "models", [(MODEL, OLDER), pytest.param((MODEL, HAIKU, OLDER, HAIKU), marks=pytest.mark.long)], ids=len
+)
+def test_a_model_may_be_changed(way: Way, models: tuple[str, ...]) -> None:
+    """B32: models that bind thinking and one that does not take turns in one session, and none of them refuses."""
+    scene = Scene(AnthropicRules(Thinker()), by_turns(*models, every=15 if len(models) == 2 else 7), streams=True)
+    worker = way(scene)
+
+    assert (worker.refused, scene.rules.refusals) == (0, [])
+    assert len(worker.thinking) == STEPS + 1
+    used = {request.body["model"] for request in scene.requests if request.kept}
+    assert used == set(models)
+
+
+@pytest.mark.long
+@through()
+def test_an_unknown_model_among_known_ones_refuses_once(way: Way) -> None:
+    """B32: what an unknown model teaches is kept while the session goes on with others."""
+    scene = Scene(AnthropicRules(Thinker(), binds=True), by_turns(UNKNOWN, MODEL, HAIKU, every=9), streams=True)
+    worker = way(scene)
+
+    assert worker.refused == 0
+    assert len(scene.rules.refusals) == 1
+
+
+@through("Session", also=tuple(WAYS))
+@pytest.mark.parametrize("model", ["us.anthropic.claude-opus-5-5-v1:0", "claude-sonnet-5-5@20260901"])
+def test_other_routes_bind_too(way: Way, model: str) -> None:
+    """B32: the names of Bedrock's Messages form and of Vertex are known to bind thinking."""
+    scene = Scene(AnthropicRules(Thinker()), model, streams=True)
+    worker = way(scene)
+
+    assert (worker.refused, scene.rules.refusals) == (0, [])
+    assert len(worker.thinking) == STEPS + 1
+
+
+@pytest.mark.parametrize(("model", "most"), [(MODEL, 0), (UNKNOWN, 1)])
+def test_the_agent_works_through(model: str, most: int, tmp_path: Path) -> None:
+    """B32: the agent ends every task though its model binds thinking; an unknown one refuses once, and the session remembers."""
+    thinker = Thinker(tool="shell", most_calls=2)
+    scene = Scene(AnthropicRules(thinker, binds=True), model)
+    ending = through_agent(scene, tmp_path)
+
+    assert ending == "done"
+    assert thinker.replies == STEPS
+    assert len(scene.rules.refusals) == most
+    assert scene.folds >= 3
+
+
+def through_agent(scene: Scene, folder: Path) -> str:
     """The agent's own loop and model, on a store; gives how it ended."""
     (folder / "Makefile").write_text("step-%:\n\t@seq 700 | sed 's/^/compiling the module $@ /' | head -90\n")
-    with ScriptedServer(thinker) as server:
-        asked = AnthropicMessages(ModelRef("anthropic", model), _client(server.url))
-        settings = SessionSettings(
-            model=model,
-            window=WINDOW,
-            format="anthropic-messages",
-            summariser=asked.summarise,
-            on_event=events.append,
+    with scene.server() as server:
+        asked = AnthropicMessages(ModelRef("anthropic", scene.model_at(0)), client_of(server.url))
+        settings = scene.shared_settings(
+            model=scene.model_at(0), format="anthropic-messages", summariser=asked.summarise
         )
         session = Session(open_store("memory"), "s", settings)
         loop = Loop(session, asked, BUILD, toolbox_in(folder), emit=lambda _: None, limits=RunLimits(output_tokens=400))
@@ -137,95 +205,11 @@ def through_agent(thinker: Thinker, model: str, events: list[Event], folder: Pat
     return ended
 
 
-def _client(url: str) -> anthropic.Anthropic:
-    return anthropic.Anthropic(base_url=url, api_key="k", max_retries=0)
-
-
-def _asking(client: anthropic.Anthropic, model: str, fields: Item) -> Callable[[list[Item]], Item]:
-    def ask(items: list[Item]) -> Item:
-        body: Any = body_of(items, model)
-        reply: Item = client.messages.create(**body, extra_body=fields).model_dump(mode="json", exclude_none=True)
-        return reply
-
-    return ask
-
-
-WAYS: dict[str, Way] = {
-    "fit": through_fit,
-    "Session": through_session,
-    "AsyncSession": through_async_session,
-    "wrap": through_wrap,
-    "gateway": through_gateway,
-}
-each_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-
-
-@each_way
-def test_a_known_model_never_refuses(way: Way) -> None:
-    """B32: over 120 steps and several compactions a model known to bind thinking refuses nothing, and later thinking is kept."""
-    thinker, events = Thinker(), list[Event]()
-    worker = way(thinker, MODEL, events, {})
-
-    assert (worker.refused, thinker.refusals) == (0, [])
-    assert len(worker.thinking) == 121
-    assert max(thinker.kept[60:]) >= 3
-    if events:
-        assert sum(isinstance(event, Compacted) for event in events) >= 3
-        assert not any(isinstance(event, Rejected) for event in events)
-
-
-@pytest.mark.parametrize("way", [way for name, way in WAYS.items() if name != "fit"], ids=list(WAYS)[1:])
-def test_an_unknown_model_refuses_once(way: Way) -> None:
-    """B32: a refusal teaches that a model binds thinking, once for the session, and the client does not notice."""
-    thinker, events = Thinker(), list[Event]()
-    worker = way(thinker, UNKNOWN, events, {})
-
-    assert worker.refused == 0
-    assert len(thinker.refusals) == 1
-    assert sum(isinstance(event, Rejected) for event in events) == 1
-
-
-@pytest.mark.long
-@each_way
-@pytest.mark.parametrize("model", ["claude-opus-5", UNKNOWN])
-def test_without_binding_all_thinking_is_kept(way: Way, model: str) -> None:
-    """B12, B32: a model that wants the thinking of an open loop gets all that the kept messages hold."""
-    thinker = Thinker(binds=False, manual=True)
-    worker = way(thinker, model, [], {})
-
-    assert (worker.refused, thinker.refusals) == (0, [])
-    assert min(thinker.kept[-40:]) >= 2
-    assert not any(thinker.bare)
-
-
-@pytest.mark.long
-@each_way
-def test_a_client_that_asks_for_dropping_keeps_its_thinking(way: Way) -> None:
-    """B32: where the request asks the provider to drop bound thinking, nothing is removed, and no summary is refused."""
-    thinker = Thinker()
-    worker = way(thinker, MODEL, [], {"thinking": DROPS})
-
-    assert (worker.refused, thinker.refusals) == (0, [])
-    assert thinker.dropped
-
-
-@pytest.mark.parametrize(("model", "most"), [(MODEL, 0), (UNKNOWN, 1)])
-def test_the_agent_works_through(model: str, most: int, tmp_path: Path) -> None:
-    """B32: the agent ends every task though its model binds thinking; an unknown one refuses once, and the session remembers."""
-    thinker, events = Thinker(tool="shell"), list[Event]()
-    ending = through_agent(thinker, model, events, tmp_path)
-
-    assert ending == "done"
-    assert thinker.replies == STEPS
-    assert len(thinker.refusals) == most
-    assert sum(isinstance(event, Compacted) for event in events) >= 3
-
-
 def test_a_session_remembers_in_another_process(tmp_path: Path) -> None:
     """B32: what a refusal taught is in the store; whoever opens the session next is refused nothing, after folds too."""
-    thinker, place = Thinker(), str(tmp_path / "sessions.sqlite3")
+    scene, place = Scene(AnthropicRules(Thinker(), binds=True), UNKNOWN), str(tmp_path / "sessions.sqlite3")
     refused: list[int] = []
-    worker = Worker(steps=STEPS)
+    worker = Worker()
     for number, new in enumerate(worker.turns()):
         if number % 8 == 0:
             store = open_store(place)
@@ -234,12 +218,12 @@ def test_a_session_remembers_in_another_process(tmp_path: Path) -> None:
         worker.items.append(new)
         ready = session.prepare(worker.items, system=SYSTEM, tools=TOOLS, output_tokens=400)
         try:
-            reply = thinker.reply(body_of(ready.messages, UNKNOWN))
-        except Refused as refusal:
+            reply = scene.ask(worker, ready.messages)
+        except AnthropicRefusal as refusal:
             refused.append(number)
             again = session.recover(refusal)
             assert again is not None
-            reply = thinker.reply(body_of(again.messages, UNKNOWN))
+            reply = scene.ask(worker, again.messages)
         session.record(reply)
         worker.take(reply)
         if number % 8 == 7:
@@ -249,34 +233,29 @@ def test_a_session_remembers_in_another_process(tmp_path: Path) -> None:
     assert len(refused) == 1
 
 
-@pytest.mark.parametrize("way", ["wrap", "gateway"])
-def test_a_request_refused_twice_is_recovered_twice(way: str) -> None:
+@pytest.mark.parametrize("streams", [False, True])
+@through("wrap", "async wrap", "gateway", also=())
+def test_a_request_refused_twice_is_recovered_twice(way: Way, streams: bool) -> None:
     """B7, B32: one refused for its size, and then for the thinking behind the fold, reaches its client answered."""
-    thinker, events = Thinker(), list[Event]()
-    with ScriptedServer(thinker, window_tokens=12_000) as server:
-        if way == "wrap":
-            client = wrap(_client(server.url), SessionSettings(window=WINDOW, on_event=events.append))
-            worker = Worker(steps=40).run(_asking(client, UNKNOWN, {}))
-        else:
-            stage = Stage(server.url, window=WINDOW)
-            with serving(stage.app) as url:
-                worker = Worker(steps=40).run(_asking(_client(url), UNKNOWN, {}))
-            events += stage.events
+    rules = AnthropicRules(Thinker(most_calls=1), binds=True)
+    scene = Scene(rules, UNKNOWN, streams=streams, steps=40, window_tokens=12_000)
+    worker = way(scene)
 
     assert worker.refused == 0
-    assert len(thinker.refusals) == 1
-    assert {event.outdated_thinking > 0 for event in events if isinstance(event, Rejected)} == {True, False}
+    assert len(rules.refusals) == 1
+    rejections = (event for event in scene.events if isinstance(event, Rejected))
+    assert {event.outdated_thinking > 0 for event in rejections} == {True, False}
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("model", [MODEL, UNKNOWN])
-@pytest.mark.parametrize("way", [way for name, way in WAYS.items() if name != "fit"], ids=list(WAYS)[1:])
+@through()
 def test_a_stricter_provider_is_met_without_the_client(way: Way, model: str) -> None:
     """B32: where the thinking of work under way may not be missing either, that work is folded; the client sees no refusal."""
-    thinker, events = Thinker(strict=True), list[Event]()
-    worker = way(thinker, model, events, {})
-    folds = sum(isinstance(event, Compacted) for event in events)
+    thinker = Thinker()
+    scene = Scene(AnthropicRules(thinker, binds=True, is_strict=True), model, streams=True)
+    worker = way(scene)
 
     assert worker.refused == 0
     assert thinker.replies == STEPS + 1
-    assert folds > len(thinker.refusals) / 2 > 0
+    assert scene.folds > len(scene.rules.refusals) / 2 > 0
