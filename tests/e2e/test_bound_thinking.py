@@ -5,6 +5,7 @@ over a cut, has a module of its own.
 """
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,6 +29,7 @@ from .thinking_scenes import (
     UNKNOWN,
     WAYS,
     WINDOW,
+    HiddenThinker,
     Scene,
     Thinker,
     Way,
@@ -40,6 +42,8 @@ from .thinking_scenes import (
 pytestmark = pytest.mark.slow
 
 HAIKU = "claude-haiku-5-5"
+DAY = 20
+"""Steps that a client works in a day."""
 RECOVERING = tuple(name for name in WAYS if name != "fit")
 
 
@@ -164,6 +168,63 @@ def test_an_unknown_model_among_known_ones_refuses_once(way: Way) -> None:
 
     assert worker.refused == 0
     assert len(scene.rules.refusals) == 1
+
+
+@through("Session", also=tuple(WAYS))
+def test_hidden_thinking_is_kept_and_removed_whole(way: Way) -> None:
+    """B32: empty and redacted thinking, and several blocks in one reply, are bound like any other."""
+    scene = Scene(AnthropicRules(HiddenThinker()), streams=True)
+    worker = way(scene)
+
+    assert (worker.refused, scene.rules.refusals) == (0, [])
+    assert max(len(request.kept) for request in scene.requests[60:]) >= 8
+
+
+@through("Session")
+def test_a_client_may_change_its_system_prompt(way: Way) -> None:
+    """B32: a change that the client makes costs one refusal, which the client does not see."""
+    scene = DatedScene(AnthropicRules(Thinker()), streams=True)
+    worker = way(scene)
+
+    assert worker.refused == 0
+    assert len(worker.thinking) == STEPS + 1
+    assert 0 < len(scene.rules.refusals) <= STEPS // DAY
+
+
+class DatedScene(Scene):
+    """A client whose system prompt says what day it is."""
+
+    def body(self, worker: Worker, messages: list[Any] | None = None) -> dict[str, Any]:
+        """The request of that day."""
+        return {**super().body(worker, messages), "system": f"{SYSTEM} It is day {worker.step // DAY}."}
+
+
+@pytest.mark.parametrize(("model", "most"), [(MODEL, 0), (UNKNOWN, 1)])
+def test_compactions_on_demand_and_their_undoing_are_no_cause(model: str, most: int) -> None:
+    """B32: after a compaction that was asked for, and after one that was undone, nothing is refused."""
+    scene = Scene(AnthropicRules(Thinker(), binds=True), model)
+    session = Session(open_store("memory"), "s", scene.session_settings(0))
+
+    def ask(worker: Worker) -> dict[str, Any]:
+        if worker.step % 17 == 5:
+            session.compact()
+        if worker.step % 13 == 7:
+            session.undo()
+        ready = session.prepare(worker.items, system=SYSTEM, tools=TOOLS, output_tokens=400)
+        try:
+            reply = scene.ask(worker, ready.messages)
+        except AnthropicRefusal as refusal:
+            again = session.recover(refusal)
+            assert again is not None
+            reply = scene.ask(worker, again.messages)
+        session.record(reply)
+        return reply
+
+    worker = Worker().run(ask)
+
+    assert worker.refused == 0
+    assert len(worker.thinking) == STEPS + 1
+    assert len(scene.rules.refusals) == most
 
 
 @through("Session", also=tuple(WAYS))

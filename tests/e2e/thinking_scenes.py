@@ -14,8 +14,9 @@ import anthropic
 from infold import AsyncSession, Session, SessionSettings, fit, open_store, wrap
 from infold.core.events import Compacted, Event, Rejected
 from infold.testing.anthropic_rules import BINDING_BETA, AnthropicRefusal, AnthropicRules, CheckedRequest
-from infold.testing.script import Say, ScriptedAnswer, ScriptedRequest
+from infold.testing.script import Say, ScriptedAnswer, ScriptedRequest, Send, WireReply, count_usage
 from infold.testing.scripted_server import ScriptedServer
+from infold.testing.wire_replies import anthropic_body
 
 from ..unit.gateway.stage import Stage  # noqa: TID252 - `tests` is no package to name
 from .gateway_stage import serving
@@ -62,6 +63,25 @@ class Thinker:
         commands = (f"make step-{self.replies}-{n}" for n in range(1 + self.replies % self._most_calls))
         said = "Both at once." if self.replies % 4 == 0 else ""
         return Say(said, tuple((self._tool, {"command": command}) for command in commands), reasoning=thought)
+
+
+class HiddenThinker(Thinker):
+    """The same with thinking that is empty, redacted, or in two blocks around a text."""
+
+    def __call__(self, request: ScriptedRequest) -> ScriptedAnswer:
+        say = super().__call__(request)
+        if is_for_summary(request.body) or not isinstance(say, Say):
+            return say
+        usage = count_usage(say, request.tokens)
+        body = anthropic_body(WireReply(say, usage, self.replies, str(request.body["model"])))
+        empty, redacted = (
+            {"type": "thinking", "thinking": "", "signature": ""},
+            {"type": "redacted_thinking", "data": ""},
+        )
+        between = {"type": "text", "text": f"On step {self.replies}."}
+        kinds: list[list[Item]] = [[empty], [redacted, empty], [empty, between, body["content"][0]]]
+        body["content"] = [*kinds[self.replies % 3], *body["content"][1:]]
+        return Send(body)
 
 
 def is_for_summary(body: Mapping[str, Any]) -> bool:
