@@ -442,6 +442,20 @@ def test_nothing_may_be_skipped_behind_a_block() -> None:
     refused(going.ask, "messages.1.content.0")
 
 
+@pytest.mark.parametrize("first", [BETWEEN, {"role": "system", "content": "Be quick."}], ids=["same role", "system"])
+def test_kept_turns_begin_with_another_role(first: Item) -> None:
+    """The first kept message has another role than the last summarised one, and is not a system message."""
+    going = compacting()
+    sent = len(going.items)
+    made = going.compact()
+    going.items.append(first)
+    going.step()
+    going.ask()
+    going.items[:sent] = [{"role": "assistant", "content": made["content"]}]
+
+    refused(going.ask, "messages.2.content.0")
+
+
 def test_a_compaction_without_the_check_keeps_no_thinking() -> None:
     """Every compaction has to run on a model with the check."""
     going = compacting(binds=False)
