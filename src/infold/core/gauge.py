@@ -159,10 +159,13 @@ def bound_of(log: Log, inputs: PlanInputs) -> float:
     own = 1.0
     if not inputs.recovers:
         unreported = log.size.plus(log.checkpoint_size) if log.baseline is None else log.size.minus(log.baseline.size)
-        wide_share = min(1.0, max(0, unreported.wide) / max(1, unreported.measure))
         own = bound_after(inputs.bound, calibration.reports)
+        material = bound_after(inputs.bound, calibration.material_reports)
         wide = bound_after(inputs.wide_bound or inputs.bound, calibration.wide_reports)
-        own += (wide - own) * wide_share
+        shares = (
+            min(1.0, max(0, part) / max(1, unreported.measure)) for part in (unreported.material, unreported.wide)
+        )
+        own += sum((bound - own) * share for bound, share in zip((material, wide), shares, strict=True))
     return own if learned <= 1.0 else max(own, learned * REJECTED_BOUND)
 
 

@@ -301,7 +301,8 @@ _MESSAGE_FRAME = Size(prose=MESSAGE_OVERHEAD_TOKENS, loose=MESSAGE_OVERHEAD_TOKE
 class Calibration(Struct, frozen=True):
     """Factors from an estimate to the provider's tokens, by kind of content, learned from its reports.
 
-    `wide_reports` counts reports on text outside ASCII, for which other text is a poor guide.
+    `wide_reports` counts reports on text outside ASCII, `material_reports` those on code and data, for which other text is
+    a poor guide.
     """
 
     prose: float = 1.0
@@ -309,6 +310,7 @@ class Calibration(Struct, frozen=True):
     wide: float = 1.0
     reports: int = 0
     wide_reports: int = 0
+    material_reports: int = 0
 
     def apply(self, size: Size) -> int:
         """Return the corrected estimate of a size."""
@@ -334,6 +336,7 @@ class Calibration(Struct, frozen=True):
             wide=_within_span(self.wide + step * size.wide),
             reports=self.reports + 1,
             wide_reports=self.wide_reports + (size.wide >= LEAST_TAUGHT_TOKENS),
+            material_reports=self.material_reports + (size.material >= LEAST_TAUGHT_TOKENS),
         )
 
 

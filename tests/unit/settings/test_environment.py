@@ -25,6 +25,7 @@ EXAMPLES = {
     "compaction.price": "off",
     "compaction.recovers": "no",
     "compaction.background": "1",
+    "compaction.native": "never",
     "recall.enabled": "0",
     "recall.budget_tokens": "500",
     "plugins.enabled": "a,b",

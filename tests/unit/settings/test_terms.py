@@ -222,6 +222,7 @@ def test_every_value_of_a_session_has_an_origin(project: Project) -> None:
         "compaction.price": "preset infold",
         "compaction.recovers": "default",
         "compaction.background": "default",
+        "compaction.native": "default",
         "permissions.allow": "default",
         "permissions.ask": "default",
         "permissions.deny": "default",
