@@ -475,7 +475,9 @@ def cost_of(model: str, usage: Usage | None) -> float:
         return 0.0
     read = prices.input if prices.cache_read is None else prices.cache_read
     written = prices.input if prices.cache_write is None else prices.cache_write
+    hour = written if prices.cache_write_hour is None else prices.cache_write_hour
     sent = usage.input * prices.input + usage.cache_read * read + usage.cache_write * written
+    sent += min(usage.cache_write_hour, usage.cache_write) * (hour - written)
     return (sent + (usage.output + usage.reasoning) * prices.output) / 1_000_000
 
 

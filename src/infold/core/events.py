@@ -179,6 +179,24 @@ class PreparationDiscarded(Struct, frozen=True, tag_field="event", tag="preparat
     cost: float = 0.0
 
 
+class CacheMissed(Struct, frozen=True, tag_field="event", tag="cache-missed"):
+    """A provider read a request uncached that its cache should have served.
+
+    `cause`: `expired` if the session was idle for longer than the cache's lifetime, `changed` if the provider reports
+    that something before the new messages changed, other than what infold changed. `tokens` were read again, which cost
+    `cost` more in US dollars; 0.0 without known prices. `reported` is the provider's own word for the reason, if it
+    gave one.
+    """
+
+    session_id: str
+    cause: Literal["expired", "changed"]
+    tokens: int
+    cost: float
+    idle_seconds: int
+    lifetime_seconds: int
+    reported: str = ""
+
+
 class FailedOpen(Struct, frozen=True, tag_field="event", tag="failed-open"):
     """infold could not manage a request and relayed it unchanged, or could not store a message."""
 
@@ -241,5 +259,6 @@ Event: TypeAlias = (
     | Repaired
     | Exceeded
     | MediaNotStored
+    | CacheMissed
 )
 """Everything the core can report."""

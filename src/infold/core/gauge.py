@@ -27,6 +27,10 @@ LEAST_CALLS = 20
 show how long the work will continue, and nothing was paid for it here."""
 
 
+SOON_CALLS = 20
+"""A fold is due soon if the view reaches the trigger within as many calls, at the pace since the last cut."""
+
+
 LEAST_RATIO = 2.0
 """A cut for its price alone must at least halve the view: folded content has a value that is not in the price list."""
 
@@ -49,7 +53,7 @@ class CutForecast(Struct, frozen=True):
     `after_tokens`: the request after it; `overhead_tokens` of that stay cached. `sent_tokens` were sent in `calls`
     calls since the last cut; `calls_before` is all calls of the session. Only calls whose replies were recorded count.
     `summary_tokens` is what a model would write, 0 if code folds. `is_cold`: the cache has expired, so that the next
-    request is uncached anyway.
+    request is uncached anyway. `room_tokens` may still be added before the trigger; `None` if there is no trigger.
     """
 
     view_tokens: int
@@ -60,31 +64,53 @@ class CutForecast(Struct, frozen=True):
     calls_before: int
     summary_tokens: int = 0
     is_cold: bool = False
+    room_tokens: int | None = None
 
 
 def expected_saving(forecast: CutForecast, rates: Rates) -> float:
     """Return the expected saving of a cut now, in the currency of the rates; 0.0 if it does not pay.
 
-    It never pays for less than half of the view, or in a session of few calls.
+    It never pays in a session of few calls. For less than half of the view it pays only if the cache has expired and a
+    fold is due soon in any case, and costs less now than it would then.
     """
     surplus = forecast.view_tokens - forecast.after_tokens
-    if forecast.calls_before < LEAST_CALLS or forecast.view_tokens < LEAST_RATIO * forecast.after_tokens:
+    if forecast.calls_before < LEAST_CALLS or surplus <= 0:
         return 0.0
-    price = _price_of_cut(forecast, rates)
+    price = _price_of_cut(forecast, rates, is_cold=forecast.is_cold)
+    if forecast.view_tokens < LEAST_RATIO * forecast.after_tokens:
+        is_due = forecast.is_cold and _is_due_soon(forecast)
+        return max(0.0, _price_of_cut(forecast, rates, is_cold=False) - price) if is_due else 0.0
     ahead = min(forecast.calls_before, MOST_CALLS_AHEAD) * surplus * rates.cached
-    if forecast.is_cold:
-        gain = surplus * rates.fresh - price
-        return gain + ahead if gain > 0 else 0.0
     carried = max(0, forecast.sent_tokens - forecast.calls * forecast.after_tokens)
-    return max(0.0, ahead - price) if carried * rates.cached >= price else 0.0
+    return max(0.0, ahead - price) if price < 0 or carried * rates.cached >= price else 0.0
 
 
-def _price_of_cut(forecast: CutForecast, rates: Rates) -> float:
-    """Return the price of a cut: what follows the overhead is read uncached, and a model's summary is paid for."""
-    rewritten = max(0, forecast.after_tokens - forecast.overhead_tokens)
-    rewrite = 0.0 if forecast.is_cold else rewritten * (rates.fresh - rates.cached)
-    asked = forecast.view_tokens * rates.cached if forecast.summary_tokens else 0.0
+def _price_of_cut(forecast: CutForecast, rates: Rates, *, is_cold: bool) -> float:
+    """Return the price of a cut, below zero if the next request saves more.
+
+    With a cache, what follows the overhead is read uncached, and a model that summarises reads the view from the cache. If
+    it has expired, everything is read uncached in any case: the next request is smaller by what was cut, and a model
+    reads the view at the full price.
+    """
+    if is_cold:
+        rewrite, read = (forecast.after_tokens - forecast.view_tokens) * rates.fresh, rates.fresh
+    else:
+        rewritten = max(0, forecast.after_tokens - forecast.overhead_tokens)
+        rewrite, read = rewritten * (rates.fresh - rates.cached), rates.cached
+    asked = forecast.view_tokens * read if forecast.summary_tokens else 0.0
     return rewrite + asked + forecast.summary_tokens * rates.output
+
+
+def _is_due_soon(forecast: CutForecast) -> bool:
+    """Return whether the view will reach its trigger within the next calls, at its pace since the last cut.
+
+    If it grew evenly, it is now half of its growth above the mean of the requests since. A history that arrived whole is
+    in all of them and does not count.
+    """
+    if forecast.room_tokens is None or not forecast.calls:
+        return False
+    pace = 2 * (forecast.view_tokens - forecast.sent_tokens / forecast.calls) / (forecast.calls + 1)
+    return forecast.room_tokens <= SOON_CALLS * pace
 
 
 CALIBRATED_BOUND = 1.05

@@ -29,7 +29,8 @@ class Usage(Struct, frozen=True, omit_defaults=True):
     """Tokens a provider reported for one request.
 
     `input` excludes what was read from or written to the cache; `output` excludes `reasoning` if the provider reports
-    them separately. `total` is the provider's own sum, if it gave one.
+    them separately. `total` is the provider's own sum, if it gave one. `cache_write_hour` is the part of `cache_write`
+    that is kept for an hour, which costs more at some providers.
     """
 
     input: int = 0
@@ -38,6 +39,7 @@ class Usage(Struct, frozen=True, omit_defaults=True):
     cache_read: int = 0
     cache_write: int = 0
     total: int | None = None
+    cache_write_hour: int = 0
 
     @property
     def prompt(self) -> int:
@@ -55,12 +57,20 @@ class Usage(Struct, frozen=True, omit_defaults=True):
             self.cache_read + other.cache_read,
             self.cache_write + other.cache_write,
             None if self.total is None or other.total is None else self.total + other.total,
+            self.cache_write_hour + other.cache_write_hour,
         )
 
     @property
     def context(self) -> int:
         """The tokens in the window after the reply."""
         return self.total or self.prompt + self.output + self.reasoning
+
+
+class CacheLoss(Struct, frozen=True, omit_defaults=True):
+    """Tokens that were read again because the provider's cache had expired, and what that cost more in US dollars."""
+
+    tokens: int
+    cost: float = 0.0
 
 
 class Overhead(Struct, frozen=True, omit_defaults=True):
@@ -224,7 +234,9 @@ class AssistantMessage(Struct, frozen=True, omit_defaults=True, tag_field="role"
     """A model's reply: text, reasoning and tool calls; a summary has `summary` set.
 
     `overhead` is what the request sent in addition to its messages, `window_tokens` the window it was made for, if
-    known. `foreign_summary`: another program's summary, recognised by its marker on import; it is sent like any reply.
+    known. `cache_seconds`: how long the provider's cache keeps the request after its last use, 0 if unknown;
+    `cache_loss`: what its expiry before this request cost. `foreign_summary`: another program's summary, recognised by
+    its marker on import; it is sent like any reply.
     """
 
     id: MessageId
@@ -243,6 +255,8 @@ class AssistantMessage(Struct, frozen=True, omit_defaults=True, tag_field="role"
     overhead: Overhead | None = None
     window_tokens: int = 0
     foreign_summary: bool = False
+    cache_seconds: int = 0
+    cache_loss: CacheLoss | None = None
 
 
 class ToolMessage(Struct, frozen=True, omit_defaults=True, tag_field="role", tag="tool"):

@@ -264,8 +264,9 @@ def _saving(log: Log, inputs: PlanInputs) -> float:
     policy, usable = inputs.policy, inputs.budget.usable_tokens
     summary_tokens = policy.summary.budget_tokens(usable)
     written = min(summary_tokens, log.checkpoint_size.measure + SUMMARY_GROWTH_TOKENS)
+    view_tokens = estimated_tokens(log, inputs)
     forecast = CutForecast(
-        view_tokens=estimated_tokens(log, inputs),
+        view_tokens=view_tokens,
         after_tokens=inputs.overhead_tokens + written + policy.tail.budget_tokens(usable),
         overhead_tokens=inputs.overhead_tokens,
         sent_tokens=log.sent_since + log.calls_since * inputs.overhead_tokens,
@@ -273,6 +274,7 @@ def _saving(log: Log, inputs: PlanInputs) -> float:
         calls_before=log.calls,
         summary_tokens=summary_tokens if inputs.summariser else 0,
         is_cold=inputs.is_cold,
+        room_tokens=inputs.budget.trigger_tokens - view_tokens if inputs.budget.bounded else None,
     )
     return expected_saving(forecast, inputs.rates)
 

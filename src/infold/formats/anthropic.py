@@ -468,6 +468,7 @@ def usage(body: object) -> Usage | None:
         cache_read=count(reported, "cache_read_input_tokens"),
         cache_write=count(reported, "cache_creation_input_tokens"),
         total=_last_iteration(reported.get("iterations")),
+        cache_write_hour=count(dict_or_empty(reported.get("cache_creation")), "ephemeral_1h_input_tokens"),
     )
 
 

@@ -392,6 +392,84 @@ def openai_usage(body: object, prompt: str, completion: str) -> Usage | None:
     )
 
 
+# The provider's cache: how long it keeps a request, and why it did not serve one.
+
+MARK_SECONDS = 300
+"""How long Anthropic keeps what a mark without a lifetime covers."""
+
+IN_MEMORY_SECONDS = 600
+"""OpenAI drops a cache in memory after 5 to 10 minutes without a request."""
+
+_LIFETIME = re.compile(r"(\d{1,5})([smhd])")
+_REASON = re.compile(r"[a-z_]{1,60}")
+_UNIT_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_MARK_DEPTH = 3
+"""Marks stand on messages and tools, on their blocks, and on the blocks of a result."""
+
+
+class ReportedMiss(NamedTuple):
+    """Why a provider's cache did not serve a request, by the provider's own words: the reason, and the tokens concerned."""
+
+    reason: str
+    tokens: int
+
+    @property
+    def is_change(self) -> bool:
+        """Whether something changed before the new messages; otherwise the provider knows no reason."""
+        return self.reason.endswith(("_changed", "_compacted"))
+
+
+def marked_seconds(messages: object, *others: object) -> int:
+    """Return the longest lifetime that cache marks in messages ask for, or else those in what is sent before them.
+
+    `others` are system prompt and tools; their marks cover no message. 0 without any mark.
+    """
+    for place in (messages, *others):
+        longest, level = 0, place
+        for _ in range(_MARK_DEPTH):
+            blocks = [block for block in level if isinstance(block, dict)] if isinstance(level, LISTS) else []
+            marks = (block["cache_control"] for block in blocks if "cache_control" in block)
+            lifetimes = (_seconds(mark.get("ttl")) or MARK_SECONDS for mark in marks if isinstance(mark, dict))
+            longest = max(longest, *lifetimes, 0)
+            level = [inner for block in blocks if isinstance(block.get("content"), LISTS) for inner in block["content"]]
+        if longest:
+            return longest
+    return 0
+
+
+def stated_cache_seconds(body: object) -> int:
+    """Return the cache's lifetime that OpenAI's fields state, in a request or in a reply of Responses; 0 if none does.
+
+    `prompt_cache_options` has the least lifetime, the older `prompt_cache_retention` the greatest.
+    """
+    fields = dict_or_empty(body)
+    retention = fields.get("prompt_cache_retention")
+    stated = _seconds(dict_or_empty(fields.get("prompt_cache_options")).get("ttl")) or _seconds(retention)
+    return IN_MEMORY_SECONDS if not stated and retention in ("in_memory", "in-memory") else stated
+
+
+def reported_miss(body: object) -> ReportedMiss | None:
+    """Return why a reply says that the cache did not serve its request; `None` if it says nothing."""
+    fields = dict_or_empty(body)
+    found = dict_or_empty(dict_or_empty(fields.get("diagnostics")).get("cache_miss_reason"))
+    if found:
+        return ReportedMiss(_word(found.get("type")), count(found, "cache_missed_input_tokens"))
+    found = dict_or_empty(fields.get("prompt_cache_diagnostics"))
+    if not found or found.get("type") == "cache_hit":
+        return None
+    return ReportedMiss(_word(found.get("reason") or found.get("type")), count(found, "cache_missed_tokens"))
+
+
+def _word(reason: object) -> str:
+    return reason if isinstance(reason, str) and _REASON.fullmatch(reason) else "other"
+
+
+def _seconds(lifetime: object) -> int:
+    """Return a lifetime such as `5m` or `24h` in seconds; 0 for anything else."""
+    found = _LIFETIME.fullmatch(lifetime) if isinstance(lifetime, str) else None
+    return int(found[1]) * _UNIT_SECONDS[found[2]] if found else 0
+
+
 _FINISHES: dict[str, Finish] = {
     **dict.fromkeys(("stop", "end_turn", "stop_sequence", "completed"), "stop"),
     **dict.fromkeys(("tool_calls", "function_call", "tool_use", "tool-calls", "tooluse"), "tool-calls"),

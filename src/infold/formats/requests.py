@@ -16,6 +16,7 @@ from infold.core.messages import AssistantMessage, Message, MessageId, TextPart,
 from infold.core.summary_request import SummaryRequest
 from infold.errors import BrokenInput
 from infold.formats import anthropic, openai_responses
+from infold.formats.codec import marked_seconds, stated_cache_seconds
 from infold.formats.registry import ANTHROPIC_MESSAGES, FORMATS, OPENAI_RESPONSES, WireFormat
 
 Body: TypeAlias = Mapping[str, Any]
@@ -50,6 +51,7 @@ class ProviderRequest(Struct, frozen=True):
     `window_tokens` is the window it asks for if that is not its model's usual one. `drops_thinking`: it asks the
     provider to drop thinking that is bound to another conversation, in place of refusing it. `is_truncated`: a request that is
     too large is not refused but answered without a part of it. `offers_native`: its provider compacts histories itself.
+    `cache_seconds`: how long it asks the provider's cache to keep it; 0 if it leaves that to the provider.
     """
 
     wire: WireFormat
@@ -63,6 +65,7 @@ class ProviderRequest(Struct, frozen=True):
     drops_thinking: bool = False
     is_truncated: bool = False
     offers_native: bool = False
+    cache_seconds: int = 0
 
 
 class Unmanaged(Struct, frozen=True):
@@ -106,15 +109,18 @@ def read_request(wire: WireFormat, body: object, path: str = "") -> ProviderRequ
     held = _provider_history(wire, body, items)
     if held:
         return Unmanaged(f"the provider holds or cuts the history itself ({held})", is_history=True)
+    system, tools = next((body[field] for field in wire.system_fields if field in body), None), body.get("tools")
     return ProviderRequest(
         wire,
         tuple(items),
-        system=next((body[field] for field in wire.system_fields if field in body), None),
-        tools=body.get("tools"),
+        system=system,
+        tools=tools,
         model=str(body.get("model") or model_in_path(path)),
         output_tokens=_output_tokens(body),
         streams=bool(body.get("stream")) or "streamGenerateContent" in path,
         drops_thinking=wire.name == anthropic.NAME and anthropic.drops_thinking(body),
+        # A mark on the body itself is the provider's to put on the last message.
+        cache_seconds=stated_cache_seconds(body) or marked_seconds([*items, body], system, tools),
     )
 
 

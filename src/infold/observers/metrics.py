@@ -71,6 +71,9 @@ FAMILIES = (
     MetricFamily("thinking_refused_total", "Requests that a provider refused for thinking bound to another view."),
     MetricFamily("native_refused_total", "Requests that a provider refused for a summary that it had written itself."),
     MetricFamily("windows_exceeded_total", "Times that even the smallest view did not fit."),
+    MetricFamily("cache_misses_total", "Requests that the provider's cache should have served.", ("cause",)),
+    MetricFamily("cache_missed_tokens_total", "Tokens that were read again for them.", ("cause",)),
+    MetricFamily("cache_missed_cost_dollars_total", "What that cost more than the cache.", ("cause",)),
     MetricFamily("media_not_stored_total", "Media that were too large to be stored."),
     MetricFamily("restorations_total", "Changes undone."),
     MetricFamily("instructions_stubbed_total", "Instructions that no longer fitted word for word."),
@@ -165,6 +168,10 @@ def samples_of(event: Event) -> Iterator[MetricSample]:  # noqa: C901, PLR0912 -
             yield MetricSample("instructions_stubbed_total", len(event.handles))
         case events.Repaired():
             yield MetricSample("calls_repaired_total", len(event.call_ids))
+        case events.CacheMissed():
+            yield MetricSample("cache_misses_total", labels=(event.cause,))
+            yield MetricSample("cache_missed_tokens_total", event.tokens, (event.cause,))
+            yield MetricSample("cache_missed_cost_dollars_total", event.cost, (event.cause,))
         case events.SummaryProgressed():
             return
         case _:

@@ -24,6 +24,7 @@ FIELDS = (
     *("reason", "outcome", "ratio", "cost", "duration_ms", "ahead", "is_urgent", "plugin", "folded_messages"),
     *("tokens_before", "tokens_after", "freed_tokens", "uncached_tokens", "floor_tokens", "usable_tokens"),
     *("estimated_tokens", "reported_tokens", "limit_tokens", "failures", "seconds", "safety"),
+    *("cause", "tokens", "idle_seconds", "lifetime_seconds"),
 )
 """The fields of an event that are exported; all others are text, or a place in a session."""
 

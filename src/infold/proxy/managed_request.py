@@ -98,7 +98,11 @@ class ManagedRequest:
         token = _current.set(self)
         try:
             ready = self.session.prepare(
-                self.parsed.history.decoded, system=asked.system, tools=asked.tools, output_tokens=asked.output_tokens
+                self.parsed.history.decoded,
+                system=asked.system,
+                tools=asked.tools,
+                output_tokens=asked.output_tokens,
+                cache_seconds=asked.cache_seconds,
             )
         finally:
             _current.reset(token)

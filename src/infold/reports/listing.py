@@ -33,7 +33,8 @@ class Tally(Struct, frozen=True):
     """What was counted of a session up to its entry `newest`; `is_partial`: older entries were not read.
 
     `folds` are the numbers of its checkpoints, without those undone; `models` all that answered, the last one at the end;
-    `unpriced` the replies with reported usage and no known price. `is_example`: since the last reply only an agent has written
+    `unpriced` the replies with reported usage and no known price; `expired_tokens` were read again because the provider's cache
+    had expired, which cost `expired_cost` more. `is_example`: since the last reply only an agent has written
     under the user's name, as before a reply that is an example.
     """
 
@@ -49,6 +50,8 @@ class Tally(Struct, frozen=True):
     unpriced: int = 0
     prompt_tokens: int = 0
     cached_tokens: int = 0
+    expired_tokens: int = 0
+    expired_cost: float = 0.0
     models: tuple[str, ...] = ()
     overhead: Overhead = Overhead()
     view_tokens: int = 0
@@ -218,6 +221,8 @@ def _count_reply(tally: Tally, reply: AssistantMessage) -> Tally:
         unpriced=tally.unpriced + (usage.prompt > 0 and not reply.cost),
         prompt_tokens=tally.prompt_tokens + usage.prompt,
         cached_tokens=tally.cached_tokens + usage.cache_read,
+        expired_tokens=tally.expired_tokens + (reply.cache_loss.tokens if reply.cache_loss else 0),
+        expired_cost=tally.expired_cost + (reply.cache_loss.cost if reply.cache_loss else 0.0),
         models=models,
         overhead=reply.overhead or tally.overhead,
     )

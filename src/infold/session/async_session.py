@@ -109,15 +109,34 @@ class AsyncSession:
         system: object = None,
         tools: object = None,
         output_tokens: int = 0,
+        cache_seconds: int = 0,
     ) -> Ready:
-        prepare = self._session.prepare
-        return await self._run(prepare, messages, system=system, tools=tools, output_tokens=output_tokens)
+        return await self._run(
+            self._session.prepare,
+            messages,
+            system=system,
+            tools=tools,
+            output_tokens=output_tokens,
+            cache_seconds=cache_seconds,
+        )
 
     async def prepare_new(
-        self, messages: Sequence[object], *, system: object = None, tools: object = None, output_tokens: int = 0
+        self,
+        messages: Sequence[object],
+        *,
+        system: object = None,
+        tools: object = None,
+        output_tokens: int = 0,
+        cache_seconds: int = 0,
     ) -> Ready:
-        prepare = self._session.prepare_new
-        return await self._run(prepare, messages, system=system, tools=tools, output_tokens=output_tokens)
+        return await self._run(
+            self._session.prepare_new,
+            messages,
+            system=system,
+            tools=tools,
+            output_tokens=output_tokens,
+            cache_seconds=cache_seconds,
+        )
 
     async def record(self, reply: object, stamp: ReplyMetadata | None = None) -> None:
         await self._run(self._session.record, reply, stamp)

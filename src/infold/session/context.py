@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from infold.catalogue import cost_of
 from infold.core.budget import Budget, Window, budget_for, narrow_window
+from infold.core.events import CacheMissed
 from infold.core.gauge import PlanInputs
 from infold.core.log import Log
 from infold.core.messages import (
@@ -18,24 +19,35 @@ from infold.core.messages import (
     Overhead,
     StepFinishPart,
     StepStartPart,
+    Usage,
     WorkPath,
 )
 from infold.core.plan import Stuck
 from infold.errors import PolicyError, WindowExceeded
+from infold.formats.codec import ReportedMiss
 from infold.formats.registry import OPENAI_RESPONSES
 from infold.session.counting import count_overhead
-from infold.session.settings import ResolvedSettings
+from infold.session.settings import ResolvedSettings, rates_of
 
-COLD_MS = 300_000
-"""After five minutes without a request providers have dropped their cache, and acting costs nothing extra."""
+HOUR_SECONDS = 3_600
+
+SERVED_SHARE = 0.5
+"""The part of a request that its successor must read from the cache for the cache to have served it."""
+
+LEAST_CACHED_TOKENS = 1_024
+"""The smallest request that most providers cache."""
 
 
 class RequestExtras(NamedTuple):
-    """What a request sends with its messages: the system prompt, the tools, and the most tokens it asks for in reply."""
+    """What a request sends with its messages: the system prompt, the tools, and the most tokens it asks for in reply.
+
+    `cache_seconds`: how long it asks the provider's cache to keep it; 0 if it does not say.
+    """
 
     system: object = None
     tools: object = None
     output_tokens: int = 0
+    cache_seconds: int = 0
 
 
 NO_EXTRAS = RequestExtras()
@@ -86,7 +98,10 @@ class RequestContext:
 
     def plan_inputs(self, log: Log, *, manual: bool = False) -> PlanInputs:
         """Return the inputs for the next step; `manual`: a person asked for a compaction."""
-        settings = self._settings
+        settings, newest = self._settings, next(_replies(log), None)
+        lifetime = (newest.cache_seconds if newest else 0) or settings.cache_seconds
+        answered_ms = newest.created_ms if newest else None
+        is_hourly = ((self.extras or NO_EXTRAS).cache_seconds or lifetime) >= HOUR_SECONDS
         return PlanInputs(
             settings.policy,
             self._budget(log),
@@ -97,8 +112,9 @@ class RequestContext:
             window_tokens=self._whole_window(log).limit_tokens,
             summariser=settings.summarises and (manual or not self._is_paused(log)),
             manual=manual,
-            rates=settings.rates,
-            is_cold=self._is_cold(log),
+            rates=rates_of(settings.known, hourly=True) if is_hourly else settings.rates,
+            # Derived from the log, so that all processes agree.
+            is_cold=answered_ms is not None and self._now_ms() - answered_ms > lifetime * 1_000,
             native=settings.native,
             native_is_sealed=settings.format == OPENAI_RESPONSES.name,
         )
@@ -127,7 +143,45 @@ class RequestContext:
             cost=cost_of(model, message.usage) if model else 0.0,
             overhead=None if self.extras is None else self._overhead(self.extras),
             window_tokens=self._settings.window.context_tokens,
+            cache_seconds=message.cache_seconds or self._cache_seconds(message.usage),
             finish="other" if message.finish == "length" and is_own_limit else message.finish,
+        )
+
+    def cache_miss(self, log: Log, reply: Message, reported: ReportedMiss | None) -> CacheMissed | None:
+        """Return that the cache did not serve the request of this reply, which is not in the log yet, and what that cost.
+
+        `None` if it did, if infold itself changed the request, or if the reason is not known: the provider names none, and
+        the session was not idle for longer than the cache keeps a request.
+        """
+        placed = next((one for one in reversed(log.live) if isinstance(one.message, AssistantMessage)), None)
+        earlier = None if placed is None else placed.message
+        if placed is None or not isinstance(earlier, AssistantMessage) or not isinstance(reply, AssistantMessage):
+            return None
+        before, usage = earlier.usage or Usage(), reply.usage
+        if usage is None or not (before.cache_read or before.cache_write) or earlier.model != reply.model:
+            return None
+        is_altered = max(log.altered_at, log.checkpoint_sequence) > placed.sequence
+        overhead = reply.overhead.tokens if reply.overhead else 0
+        expected = min(before.prompt, usage.prompt, overhead if is_altered else before.prompt)
+        lifetime, sent_ms = earlier.cache_seconds or self._settings.cache_seconds, log.live[-1].message.created_ms
+        idle_ms = max(0, (sent_ms or 0) - (earlier.created_ms or sent_ms or 0))
+        tokens, is_changed = expected - usage.cache_read, reported is not None and reported.is_change
+        if reported is not None and is_changed:
+            is_missed, tokens = not is_altered, reported.tokens or tokens
+        else:
+            is_served = usage.cache_read >= SERVED_SHARE * expected or expected < LEAST_CACHED_TOKENS
+            is_missed = idle_ms > lifetime * 1_000 and not is_served
+        if not is_missed or tokens <= 0:
+            return None
+        rates = rates_of(self._settings.known, hourly=lifetime >= HOUR_SECONDS)
+        return CacheMissed(
+            log.session_id,
+            "changed" if is_changed else "expired",
+            tokens,
+            0.0 if rates is None else tokens * (rates.fresh - rates.cached) / 1_000_000,
+            idle_ms // 1_000,
+            lifetime,
+            "" if reported is None else reported.reason,
         )
 
     def _is_paused(self, log: Log) -> bool:
@@ -135,10 +189,11 @@ class RequestContext:
         failing = None if log.checkpoint is None else log.checkpoint.failing
         return failing is not None and failing.pauses(self._now_ms())
 
-    def _is_cold(self, log: Log) -> bool:
-        """Return whether the newest reply is older than the provider's cache; derived from the log as well."""
-        newest = next(_replies(log), None)
-        return newest is not None and newest.created_ms is not None and self._now_ms() - newest.created_ms > COLD_MS
+    def _cache_seconds(self, usage: Usage) -> int:
+        """Return how long the provider keeps the newest request: as it asks for, or as its usage shows, or as it is usual."""
+        asked = (self.extras or NO_EXTRAS).cache_seconds
+        is_hourly = 2 * usage.cache_write_hour > usage.cache_write
+        return asked or (HOUR_SECONDS if is_hourly else self._settings.cache_seconds)
 
     def _overhead_of_next(self, log: Log) -> Overhead:
         """Return the overhead of the next request; before the first one in this process, that of the newest reply."""

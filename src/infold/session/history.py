@@ -18,11 +18,9 @@ from infold.core.logged_message import LoggedMessage
 from infold.core.messages import (
     AssistantMessage,
     CompactionPart,
-    Finish,
     Message,
     MessageId,
     ReasoningPart,
-    Usage,
     calls_of,
     chain_fingerprint,
     fingerprint,
@@ -32,7 +30,7 @@ from infold.core.messages import (
     text_of,
 )
 from infold.errors import BrokenInput, HistoryChanged, UsageError
-from infold.formats.codec import Decoded, as_dict, join_decoded, require_list
+from infold.formats.codec import Decoded, as_dict, join_decoded, require_list, stated_cache_seconds
 from infold.formats.harness_text import NO_MARKS, ForeignMarks, mark_foreign
 from infold.formats.pairing import Pairing
 from infold.formats.registry import WireFormat
@@ -152,8 +150,13 @@ class History:
         """Decode a provider's reply, with the usage and the reason it ended for."""
         later = self.wire.decode(self.wire.reply_items(body), first=_position(log), pairing=self._pairing(log))
         self.decoded = join_decoded(self.decoded, later)
-        usage, finish = self.wire.usage(body), self.wire.finish(body)
-        return tuple(_with_report(message, usage, finish) for message in later.messages)
+        usage, finish, kept = self.wire.usage(body), self.wire.finish(body), stated_cache_seconds(body)
+        return tuple(
+            replace(message, usage=usage, finish=finish or "other", cache_seconds=kept)
+            if isinstance(message, AssistantMessage)
+            else message
+            for message in later.messages
+        )
 
     def sources_of(self, messages: Sequence[Message]) -> dict[MessageId, tuple[object, ...]]:
         """Return the caller's items of these messages, as far as they have any."""
@@ -419,9 +422,3 @@ def _is_system(item: object) -> bool:
         return as_dict(item).get("role") in SYSTEM_ROLES
     except BrokenInput:  # decoding it says which item this is
         return False
-
-
-def _with_report(message: Message, usage: Usage | None, finish: Finish | None) -> Message:
-    if not isinstance(message, AssistantMessage):
-        return message
-    return replace(message, usage=usage, finish=finish or "other")

@@ -33,6 +33,7 @@ def settings_from(
         environ=process.variables,
         media_limit_bytes=process.store_limits.media_bytes or 0,
         recovers=terms.recovers,
+        cache_seconds=terms.cache_seconds,
     )
 
 

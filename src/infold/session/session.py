@@ -24,12 +24,13 @@ from infold.core.gauge import Gauge, estimated_tokens
 from infold.core.judge import ModelAnswer
 from infold.core.log import Log
 from infold.core.logged_message import media_bytes, repeats_stub
-from infold.core.messages import FilePart, Message, MessageId, SessionId
+from infold.core.messages import AssistantMessage, CacheLoss, FilePart, Message, MessageId, SessionId
 from infold.core.plan import Stuck, fold_at
 from infold.core.policy import Policy
 from infold.core.summary_request import SummaryRequest
 from infold.core.view import answered_as_interrupted
 from infold.errors import FormatError, HistoryChanged, ModelError, UsageError, WindowExceeded, kind_of
+from infold.formats.codec import marked_seconds, reported_miss
 from infold.formats.harness_text import marks_of
 from infold.formats.overflow import Overflow
 from infold.formats.requests import native_betas, read_native
@@ -205,15 +206,18 @@ class Session:
         system: object = None,
         tools: object = None,
         output_tokens: int = 0,
+        cache_seconds: int = 0,
     ) -> Ready:
         """Make the next request fit, given the whole list of messages; raise `WindowExceeded` if none can.
 
-        `system` and `tools` are sent with them, `output_tokens` is the most the request asks for in reply.
+        `system` and `tools` are sent with them, `output_tokens` is the most the request asks for in reply. `cache_seconds` is how
+        long it asks the provider's cache to keep it, if that is not marked in what is given (`cache_control`).
 
         The list must begin with what was folded; a change there raises `HistoryChanged`. What changed after that is taken back
         and replaced.
         """
-        extras = RequestExtras(system, tools, require_int("output_tokens", output_tokens))
+        cache_seconds = require_int("cache_seconds", cache_seconds) or marked_seconds(messages, system, tools)
+        extras = RequestExtras(system, tools, require_int("output_tokens", output_tokens), cache_seconds)
         with self._operation():
             history = self._follow(messages, extras)
 
@@ -226,13 +230,20 @@ class Session:
             return self._prepare(history, read)
 
     def prepare_new(
-        self, messages: Sequence[object], *, system: object = None, tools: object = None, output_tokens: int = 0
+        self,
+        messages: Sequence[object],
+        *,
+        system: object = None,
+        tools: object = None,
+        output_tokens: int = 0,
+        cache_seconds: int = 0,
     ) -> Ready:
         """Make the next request fit, given only the messages that are new.
 
         Those of a request that failed after they were stored may be given again; they are stored once.
         """
-        extras = RequestExtras(system, tools, require_int("output_tokens", output_tokens))
+        cache_seconds = require_int("cache_seconds", cache_seconds) or marked_seconds(messages, system, tools)
+        extras = RequestExtras(system, tools, require_int("output_tokens", output_tokens), cache_seconds)
         with self._operation():
             history, failed = self._follow(messages, extras), self._unsent
             if not messages and not self.log.live:  # nothing to send, unless another writer has stored something since
@@ -513,7 +524,12 @@ class Session:
         if metadata is not None:
             replies = (*replies[:-1], metadata.apply(replies[-1], self.log))
         replies = self._context.complete(replies)
+        missed = self._context.cache_miss(self.log, replies[-1], reported_miss(reply))
+        if missed is not None and missed.cause == "expired" and isinstance(replies[-1], AssistantMessage):
+            replies = (*replies[:-1], replace(replies[-1], cache_loss=CacheLoss(missed.tokens, missed.cost)))
         self._writer.append(*map(MessageEntry, replies))
+        if missed is not None:
+            self._writer.publish(missed)
         rendering = self.log.rendering
         for message in replies:
             if any(repeats_stub(part, rendering) for part in message.parts):

@@ -24,6 +24,9 @@ from infold.session.counting import Counting, counting_for, least_for
 MEDIA_LIMIT_BYTES = 20_000_000
 """The largest image or document that providers accept is 5 to 20 MB, a PDF 32."""
 
+CACHE_SECONDS = 300
+"""How long providers keep a request in their cache after its last use, if the catalogue has no figure for the model."""
+
 _NO_SWITCHES: Mapping[str, str] = MappingProxyType({})
 
 
@@ -51,7 +54,8 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     `always`, or `never`. `offers_native`: the summariser carries out requests with `is_native`, and requests are sent with
     `Ready.betas`; `wrap` and the gateway do so themselves.
     `stops`: the caller is an agent's loop that ends at `SummaryFailed`, which `prepare` raises under a policy that gives
-    a compaction up when its summary fails; otherwise the head is folded without a model.
+    a compaction up when its summary fails; otherwise the head is folded without a model. `cache_seconds`: how long the provider
+    keeps a request in its cache after its last use, where neither a request nor a reply states it; `None`: as the catalogue says.
     """
 
     model: str | None = None
@@ -76,12 +80,17 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     stops: bool = False
     native: NativeUse = "auto"
     offers_native: bool = False
+    cache_seconds: int | None = None
 
     def __post_init__(self) -> None:
         """Reject values of a wrong type where they were written."""
         check_settings(self.model, self.window, self.policy)
         if self.native not in get_args(NativeUse):
             raise UsageError(f"native is {self.native!r}; give 'auto', 'always' or 'never'")
+        if self.cache_seconds is not None and require_int("cache_seconds", self.cache_seconds) < 1:
+            raise UsageError(
+                f"cache_seconds is {self.cache_seconds}; give a number from 1 on, or None for the model's own"
+            )
         if isinstance(self.plugins, str):  # it would be taken letter by letter
             raise UsageError(f"the plugins are one text; give a list, such as installed_plugins([{self.plugins!r}])")
 
@@ -109,6 +118,7 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
             stops=self.stops,
             patience_seconds=self.patience_seconds,
             media_limit_bytes=self.media_limit_bytes,
+            cache_seconds=self.cache_seconds or resolved.cache_seconds,
             # A document says itself when to act; if that would be too late, the upper bound decides.
             recovers=bool(self.recovers) and resolved.policy.usable == "scaled-reserve",
         )
@@ -148,6 +158,7 @@ class ResolvedSettings(Struct, frozen=True, kw_only=True):
     media_limit_bytes: int = 0
     recovers: bool = False
     native: NativeUse = "never"
+    cache_seconds: int = CACHE_SECONDS
 
 
 def resolve_settings(
@@ -180,6 +191,7 @@ def resolve_settings(
         model=model or "",
         known=known,
         rates=rates_of(known),
+        cache_seconds=(known.entry.cache_lifetime_seconds if known else None) or CACHE_SECONDS,
     )
 
 
@@ -201,12 +213,17 @@ def resolve_window(given: int | Window | None, known: Lookup | None) -> Window:
     return Window(entry.context_tokens, entry.input_tokens, entry.output_tokens)
 
 
-def rates_of(known: Lookup | None) -> Rates | None:
-    """Return the model's prices if they are known; without a cache, everything is read at the full price each time."""
+def rates_of(known: Lookup | None, *, hourly: bool = False) -> Rates | None:
+    """Return the model's prices if they are known; without a cache, everything is read at the full price each time.
+
+    `hourly`: the cache keeps requests for an hour or longer, which some providers charge more for.
+    """
     prices = known.entry.prices if isinstance(known, Known) else None
     if prices is None:
         return None
     fresh = prices.input if prices.cache_write is None else prices.cache_write
+    if hourly and prices.cache_write_hour is not None:
+        fresh = prices.cache_write_hour
     cached = prices.input if prices.cache_read is None else prices.cache_read
     return Rates(fresh, cached, prices.output)
 

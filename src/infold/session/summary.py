@@ -279,7 +279,10 @@ def _summariser_window(plan: SummaryPlan) -> int:
 
 
 def _shares_prefix(log: Log, plan: SummaryPlan) -> bool:
-    """Return whether the ordinary request plus the instruction fits, and costs less cached than the head uncached."""
+    """Return whether the ordinary request plus the instruction fits, and costs less than the head alone, uncached.
+
+    It is read from the cache unless that has expired.
+    """
     inputs = plan.inputs
     if not plan.shares_prefix or plan.summariser_tokens or inputs.rates is None or log.reported is None:
         return False
@@ -288,7 +291,8 @@ def _shares_prefix(log: Log, plan: SummaryPlan) -> bool:
     if (whole + plan.step.budget_tokens) * bound_of(log, inputs) > _summariser_window(plan):
         return False
     uncached = sum(measure(block, ruler) for block in flatten_messages(_head(log, plan)))
-    return whole * inputs.rates.cached < uncached * inputs.rates.fresh
+    price = inputs.rates.fresh if inputs.is_cold else inputs.rates.cached
+    return whole * price < uncached * inputs.rates.fresh
 
 
 def _head(log: Log, plan: SummaryPlan) -> tuple[Message, ...]:

@@ -141,8 +141,8 @@ class SessionOptions(Struct, frozen=True):
     """The settings of one session, and where each value came from.
 
     `window_tokens` is `None` for the model's own window. `summariser` names a model; `None` leaves summaries to code,
-    or to the client's own model. `recovers` is `None` if the sender of the requests decides. `values` has every
-    setting that may differ by session, by key.
+    or to the client's own model. `recovers` is `None` if the sender of the requests decides, `cache_seconds` if the
+    model does. `values` has every setting that may differ by session, by key.
     """
 
     model: str | None
@@ -153,6 +153,7 @@ class SessionOptions(Struct, frozen=True):
     background: bool
     native: NativeUse
     recovers: bool | None
+    cache_seconds: int | None
     permissions: Permissions
     values: Mapping[str, StatedValue]
 
@@ -190,6 +191,7 @@ def resolve_session(
         background=values["compaction.background"].value is True,
         native=cast(NativeUse, values["compaction.native"].value),
         recovers=cast("bool | None", values["compaction.recovers"].value),
+        cache_seconds=cast("int | None", values["compaction.cache_seconds"].value),
         permissions=Permissions(
             *(cast("tuple[str, ...]", values[f"permissions.{name}"].value) for name in Permissions.__struct_fields__)
         ),

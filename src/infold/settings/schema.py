@@ -413,6 +413,12 @@ KEYS: tuple[Key, ...] = (
         "Whether the server refuses what is too large, so that the expected size decides; off for one that truncates.",
         unset="by the server's address: off for Ollama, LM Studio and Z.ai",
     ),
+    Key(
+        "compaction.cache_seconds",
+        COUNT,
+        "How long the provider keeps a request in its cache after its last use, where neither requests nor replies state it.",
+        unset="the model's own: 300 for Claude, 1,800 for OpenAI's models that charge for cache writes, 300 for others",
+    ),
     Key("compaction.background", SWITCH, "Whether compactions are prepared before they are due.", default=False),
     Key(
         "compaction.native",
