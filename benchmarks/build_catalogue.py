@@ -23,8 +23,10 @@ How two sources become one entry:
    Peak prices, standard service. A cache write below the price of input is a mistake or means "no charge
    beyond input", so it is left out. A tier that leaves out a price keeps its ratio to input, a tier beyond the
    window is left out. Zero for input and output is taken as "unknown" unless the name says ":free".
-5. Cache: the least tokens from litellm, else OpenAI's documented 1,024; the lifetime is 300 s for OpenAI
-   (documented as 5 to 10 minutes idle) and Claude (documented as 5 minutes, renewed on use), else unknown.
+5. Cache: the least tokens from litellm, else OpenAI's documented 1,024; the lifetime is 300 s for Claude
+   (documented as 5 minutes, renewed on use), 1,800 s for OpenAI's models that charge for cache writes
+   (documented as 30 minutes at least, from gpt-5.6 on) and 300 s for OpenAI's others (documented as 5 to 10
+   minutes idle in memory; the 24 hours that most accounts have by default are an upper limit), else unknown.
 """
 
 import argparse
@@ -279,7 +281,9 @@ def _with_cache_rules(entry: ModelEntry) -> ModelEntry:
     if not cached or not (openai or entry.family == "claude"):
         return entry
     minimum = entry.cache_minimum_tokens or (1_024 if openai else None)
-    return msgspec.structs.replace(entry, cache_minimum_tokens=minimum, cache_lifetime_seconds=300)
+    keeps_longer = openai and entry.prices is not None and entry.prices.cache_write is not None
+    lifetime = 1_800 if keeps_longer else 300
+    return msgspec.structs.replace(entry, cache_minimum_tokens=minimum, cache_lifetime_seconds=lifetime)
 
 
 def _litellm_prices(row: Foreign) -> Prices | None:

@@ -134,7 +134,9 @@ class RequestContext:
     def _complete_reply(self, message: Message) -> Message:
         if not isinstance(message, AssistantMessage) or message.usage is None:
             return message
-        model, most = self._settings.model, (self.extras or NO_EXTRAS).output_tokens
+        model, extras = self._settings.model, self.extras or NO_EXTRAS
+        most, is_hourly = extras.output_tokens, 2 * message.usage.cache_write_hour > message.usage.cache_write
+        usual = HOUR_SECONDS if is_hourly else self._settings.cache_seconds
         # Compacting makes no room for a reply that is longer than the caller asked for.
         is_own_limit = 0 < most <= message.usage.output + message.usage.reasoning
         return replace(
@@ -143,7 +145,7 @@ class RequestContext:
             cost=cost_of(model, message.usage) if model else 0.0,
             overhead=None if self.extras is None else self._overhead(self.extras),
             window_tokens=self._settings.window.context_tokens,
-            cache_seconds=message.cache_seconds or self._cache_seconds(message.usage),
+            cache_seconds=message.cache_seconds or extras.cache_seconds or usual,
             finish="other" if message.finish == "length" and is_own_limit else message.finish,
         )
 
@@ -188,12 +190,6 @@ class RequestContext:
         """Return whether the summariser rests after failures; derived from the log, so that all processes agree."""
         failing = None if log.checkpoint is None else log.checkpoint.failing
         return failing is not None and failing.pauses(self._now_ms())
-
-    def _cache_seconds(self, usage: Usage) -> int:
-        """Return how long the provider keeps the newest request: as it asks for, or as its usage shows, or as it is usual."""
-        asked = (self.extras or NO_EXTRAS).cache_seconds
-        is_hourly = 2 * usage.cache_write_hour > usage.cache_write
-        return asked or (HOUR_SECONDS if is_hourly else self._settings.cache_seconds)
 
     def _overhead_of_next(self, log: Log) -> Overhead:
         """Return the overhead of the next request; before the first one in this process, that of the newest reply."""

@@ -167,11 +167,12 @@ def test_long_requests_cost_more() -> None:
 
 
 def test_cache_rules_are_known_where_documented() -> None:
-    """Claude's and OpenAI's caches have a least length and a lifetime of five minutes."""
-    opus, mini = entry("claude-opus-4-6"), entry("gpt-4o-mini")
+    """Claude's and OpenAI's caches have a least length and a lifetime: five minutes, or thirty where writes are charged."""
+    opus, mini, sol = entry("claude-opus-4-6"), entry("gpt-4o-mini"), entry("gpt-5.6-sol")
 
     assert (opus.cache_minimum_tokens, opus.cache_lifetime_seconds) == (4_096, 300)
     assert (mini.cache_minimum_tokens, mini.cache_lifetime_seconds) == (1_024, 300)
+    assert (sol.cache_minimum_tokens, sol.cache_lifetime_seconds) == (1_024, 1_800)
 
 
 def test_the_embedded_model_is_free_and_says_what_it_cannot_do() -> None:

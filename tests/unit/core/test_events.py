@@ -7,6 +7,7 @@ import pytest
 
 from infold.core.entries import Handle
 from infold.core.events import (
+    CacheMissed,
     Clipped,
     Compacted,
     CompactionVetoed,
@@ -51,6 +52,7 @@ EVENTS: tuple[Event, ...] = (
     FailedOpen("s", "the body is no JSON object"),
     Exceeded("s", 900, 800),
     MediaNotStored("s", "image/png", "a.png", 9_000, 8_000),
+    CacheMissed("s", "expired", 9_000, 0.05, 700, 300),
 )
 
 

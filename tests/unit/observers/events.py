@@ -2,6 +2,7 @@
 
 from infold.core.entries import Handle
 from infold.core.events import (
+    CacheMissed,
     Clipped,
     Compacted,
     CompactionVetoed,
@@ -50,4 +51,5 @@ EVENTS: tuple[Event, ...] = (
     Repaired("s", (SECRET,)),
     Exceeded("s", 900, 800),
     MediaNotStored("s", "image/png", SECRET, 9_000, 8_000),
+    CacheMissed("s", "expired", 9_000, 0.05, 700, 300, SECRET),
 )

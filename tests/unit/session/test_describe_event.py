@@ -5,6 +5,7 @@ from typing import get_args
 import pytest
 
 from infold.core.events import (
+    CacheMissed,
     Clipped,
     Compacted,
     CompactionVetoed,
@@ -49,6 +50,14 @@ TOLD: list[tuple[Event, str]] = [
         "a.png (image/png) has 9,000 bytes, over the limit of 8,000",
     ),
     (MediaNotStored("s", "image/png", "", 9_000, 8_000), "image/png has 9,000 bytes"),
+    (
+        CacheMissed("s", "expired", 9_000, 0.05, 1_700, 300),
+        "9,000 tokens were read again, $0.0500 more: the session was idle for 1,700 s, and the provider's cache keeps",
+    ),
+    (
+        CacheMissed("s", "changed", 9_000, 0.0, 7, 300, "tools_changed"),
+        "9,000 tokens were read again: the provider reports tools_changed",
+    ),
     (PreparedAhead("s", 0.5, 2_345), "ahead of need in 2.3 s"),
     (PreparationDiscarded("s", "the pins changed"), "discarded: the pins changed"),
     (Restored("s", 12, 34_567), "entry 12 was undone; the view has 34,567 tokens again"),

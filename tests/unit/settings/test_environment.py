@@ -24,6 +24,7 @@ EXAMPLES = {
     "compaction.model": "gpt-4o-mini",
     "compaction.price": "off",
     "compaction.recovers": "no",
+    "compaction.cache_seconds": "600",
     "compaction.background": "1",
     "compaction.native": "never",
     "recall.enabled": "0",

@@ -221,6 +221,7 @@ def test_every_value_of_a_session_has_an_origin(project: Project) -> None:
         "compaction.model": "INFOLD_COMPACTION_MODEL",
         "compaction.price": "preset infold",
         "compaction.recovers": "default",
+        "compaction.cache_seconds": "default",
         "compaction.background": "default",
         "compaction.native": "default",
         "permissions.allow": "default",
