@@ -15,7 +15,7 @@ from msgspec import Struct
 from infold.core.budget import Budget, usage_tokens
 from infold.core.log import Log, UsageBaseline
 from infold.core.logged_message import size_of_interrupted
-from infold.core.policy import Policy
+from infold.core.policy import LARGEST_TOKENS, Policy
 from infold.core.tokens import Size, tokens_in, total_size
 
 MOST_CALLS_AHEAD = 100
@@ -28,7 +28,7 @@ show how long the work will continue, and nothing was paid for it here."""
 
 
 SOON_CALLS = 20
-"""A fold is due soon if the view reaches the trigger within as many calls, at the pace since the last cut."""
+"""A fold is due soon if its price or the trigger will be a reason for it within as many calls."""
 
 
 LEAST_RATIO = 2.0
@@ -53,7 +53,7 @@ class CutForecast(Struct, frozen=True):
     `after_tokens`: the request after it; `overhead_tokens` of that stay cached. `sent_tokens` were sent in `calls`
     calls since the last cut; `calls_before` is all calls of the session. Only calls whose replies were recorded count.
     `summary_tokens` is what a model would write, 0 if code folds. `is_cold`: the cache has expired, so that the next
-    request is uncached anyway. `room_tokens` may still be added before the trigger; `None` if there is no trigger.
+    request is uncached anyway. `room_tokens` may still be added before the trigger.
     """
 
     view_tokens: int
@@ -64,7 +64,7 @@ class CutForecast(Struct, frozen=True):
     calls_before: int
     summary_tokens: int = 0
     is_cold: bool = False
-    room_tokens: int | None = None
+    room_tokens: int = LARGEST_TOKENS
 
 
 def expected_saving(forecast: CutForecast, rates: Rates) -> float:
@@ -102,15 +102,14 @@ def _price_of_cut(forecast: CutForecast, rates: Rates, *, is_cold: bool) -> floa
 
 
 def _is_due_soon(forecast: CutForecast) -> bool:
-    """Return whether the view will reach its trigger within the next calls, at its pace since the last cut.
+    """Return whether the view will reach its trigger, or twice what a cut leaves, within the next calls.
 
-    If it grew evenly, it is now half of its growth above the mean of the requests since. A history that arrived whole is
-    in all of them and does not count.
+    If it grew evenly since the last cut, it is now half of its growth above the mean of the requests since. A history
+    that arrived whole is in all of them and does not count.
     """
-    if forecast.room_tokens is None or not forecast.calls:
-        return False
-    pace = 2 * (forecast.view_tokens - forecast.sent_tokens / forecast.calls) / (forecast.calls + 1)
-    return forecast.room_tokens <= SOON_CALLS * pace
+    room = min(forecast.room_tokens, LEAST_RATIO * forecast.after_tokens - forecast.view_tokens)
+    mean = forecast.sent_tokens / forecast.calls if forecast.calls else forecast.view_tokens
+    return room <= SOON_CALLS * 2 * (forecast.view_tokens - mean) / (forecast.calls + 1)
 
 
 CALIBRATED_BOUND = 1.05

@@ -274,7 +274,7 @@ def _saving(log: Log, inputs: PlanInputs) -> float:
         calls_before=log.calls,
         summary_tokens=summary_tokens if inputs.summariser else 0,
         is_cold=inputs.is_cold,
-        room_tokens=inputs.budget.trigger_tokens - view_tokens if inputs.budget.bounded else None,
+        room_tokens=inputs.budget.trigger_tokens - view_tokens,
     )
     return expected_saving(forecast, inputs.rates)
 

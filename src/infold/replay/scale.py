@@ -206,11 +206,14 @@ def shrinks_between(before: RecordedCall, after: RecordedCall) -> bool:
 
 
 def learn_lifetime(recording: RecordedRun, lifetime_seconds: int) -> int:
-    """Return how long entries lived in the recorded run: an hour if most pauses beyond the stated lifetime did no
-    harm.
+    """Return how long entries lived in the recorded run: an hour if most of what was written to the cache was to stay
+    that long, or if most pauses beyond the stated lifetime did no harm.
     """
     if lifetime_seconds >= HOUR_SECONDS:
         return lifetime_seconds
+    usages = [call.usage for call in recording.calls if call.usage is not None]
+    if 2 * sum(usage.cache_write_hour for usage in usages) > sum(usage.cache_write for usage in usages):
+        return HOUR_SECONDS
     verdicts = [
         _was_served(before, after)
         for before, after in pairwise(recording.calls)

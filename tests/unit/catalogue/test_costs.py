@@ -18,6 +18,22 @@ def test_each_token_has_its_price() -> None:
     assert cost_of("claude-sonnet-4-5", usage) == pytest.approx((sent + 500 * prices.output) / 1e6)
 
 
+def test_what_is_kept_for_an_hour_has_its_own_price() -> None:
+    """B22: the part of a write that is kept for an hour costs more; a part larger than the whole counts as the whole."""
+    prices = lookup("claude-sonnet-4-5").entry.prices
+    assert prices is not None
+    assert prices.cache_write is not None
+    assert prices.cache_write_hour is not None
+    partly = Usage(cache_write=4_000, cache_write_hour=1_000)
+    written = 3_000 * prices.cache_write + 1_000 * prices.cache_write_hour
+
+    assert cost_of("claude-sonnet-4-5", partly) == pytest.approx(written / 1e6)
+    assert cost_of("claude-sonnet-4-5", Usage(cache_write=10, cache_write_hour=99)) == pytest.approx(
+        10 * prices.cache_write_hour / 1e6
+    )
+    assert cost_of("gpt-5.6", partly) == cost_of("gpt-5.6", Usage(cache_write=4_000))
+
+
 def test_a_cache_without_a_price_costs_what_input_costs() -> None:
     """A provider that names no price for its cache charges all the same."""
     prices = lookup("gpt-4").entry.prices

@@ -147,3 +147,50 @@ def test_a_fold_for_its_price_tells_the_expected_saving() -> None:
     assert 0.1 < event.saving == folded.log.checkpoint.saving < 10
     assert [told.saving for told in asked.events if isinstance(told, Compacted)] == [0.0]
     assert isinstance(next_step(log, replace(priced, policy=replace(INFOLD, priced=False))), Fits)
+
+
+COLD = replace(OUTLOOK, is_cold=True)
+
+
+def test_a_models_summary_is_dear_once_the_cache_expired() -> None:
+    """B16: the model reads the whole view at the full price, so that a cold cut costs what the new view and the summary do."""
+    asked = replace(COLD, summary_tokens=1_000)
+    price = 20_000 * 1.25 + 1_000 * 5.0
+
+    assert expected_saving(asked, RATES) == pytest.approx(60 * 40_000 * 0.1 - price)
+    assert pays(replace(asked, sent_tokens=25 * 20_000 + 10 * 30_000), RATES)
+    assert not pays(replace(asked, sent_tokens=25 * 20_000 + 10 * 29_999), RATES)
+
+
+DUE = replace(COLD, view_tokens=38_000, sent_tokens=25 * 30_000, room_tokens=10_000)
+"""A view that grew by 615 tokens a call and lacks 10,000 to its trigger, 2,000 to twice what a cut leaves."""
+
+
+def test_a_fold_that_is_due_soon_comes_while_the_cache_is_cold() -> None:
+    """B16: what would be folded within 20 calls is folded now, since the next request is read afresh in any case."""
+    price_then = 16_000 * 1.15
+
+    assert expected_saving(DUE, RATES) == pytest.approx(price_then + 18_000 * 1.25)
+    assert not pays(replace(DUE, is_cold=False), RATES)
+    assert not pays(replace(DUE, calls_before=LEAST_CALLS - 1), RATES)
+    assert not pays(replace(DUE, view_tokens=20_000, sent_tokens=25 * 15_000), RATES)
+
+
+def test_a_fold_that_is_not_due_soon_waits() -> None:
+    """B16: neither the trigger nor twice what is left is within 20 calls, at the pace since the last cut."""
+    far = replace(DUE, view_tokens=24_000, sent_tokens=25 * 20_000, room_tokens=24_000)
+
+    assert not pays(far, RATES)
+    assert pays(replace(far, room_tokens=6_000), RATES)
+    assert not pays(replace(far, room_tokens=6_000, sent_tokens=25 * 23_999), RATES)
+    assert not pays(replace(far, room_tokens=6_000, sent_tokens=0, calls=0), RATES)
+
+
+def test_a_summary_waits_for_the_cache_if_that_is_cheaper() -> None:
+    """B16: a fold that a model summarises is made cold only if that costs less than with the cache that the request fills."""
+    asked = replace(DUE, summary_tokens=1_000)
+    cold, warm = 20_000 * 1.25, 16_000 * 1.15 + 38_000 * 0.1
+
+    assert cold > warm
+    assert not pays(asked, RATES)
+    assert pays(replace(asked, overhead_tokens=0), RATES) == (cold < 20_000 * 1.15 + 38_000 * 0.1)

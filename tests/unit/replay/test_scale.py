@@ -111,6 +111,21 @@ def test_lifetime_of_an_hour_shows_in_pauses_that_did_no_harm() -> None:
     assert learn_lifetime(find_calls(session(served)), 7_200) == 7_200
 
 
+def test_lifetime_of_an_hour_shows_in_what_was_written() -> None:
+    """B16: if most of what the cache was given was to stay for an hour, entries live so long, whatever the pauses show."""
+    told = [
+        replace(m, usage=Usage(cache_write=900, cache_write_hour=500)) if isinstance(m, AssistantMessage) else m
+        for m in work()
+    ]
+    less = [
+        replace(m, usage=Usage(cache_write=900, cache_write_hour=400)) if isinstance(m, AssistantMessage) else m
+        for m in work()
+    ]
+
+    assert learn_lifetime(find_calls(session(told)), 300) == 3_600
+    assert learn_lifetime(find_calls(session(less)), 300) == 300
+
+
 def test_miss_that_time_does_not_explain_is_told_with_what_was_served() -> None:
     """A call shortly after another that the cache hardly served is a miss; one after a long pause is none."""
     told = list(with_usage(work()))

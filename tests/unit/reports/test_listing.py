@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from infold.core.entries import Checkpoint, Clip, Clipping, Entry, Handle, Pin, Pruning, Restoration, Title
-from infold.core.messages import MessageId, ModelRef, SessionId
+from infold.core.messages import CacheLoss, MessageId, ModelRef, SessionId
 from infold.errors import StoreBroken, UnknownSession
 from infold.ports import SessionKey
 from infold.reports.listing import (
@@ -42,8 +42,11 @@ class Counting(MemoryStore):
 
 
 def test_everything_is_counted() -> None:
-    """Requests, compactions less those undone, prunings, cost with summaries, cache hits, and the model that answered last."""
-    named = replace(reported(replies("b"), 3_000, cached=2_700), model=ModelRef("", "gpt-5"))
+    """Requests, compactions less those undone, prunings, cost with summaries, cache hits and expiries, and the model that
+    answered last."""
+    named = replace(
+        reported(replies("b"), 3_000, cached=2_700), model=ModelRef("", "gpt-5"), cache_loss=CacheLoss(900, 0.5)
+    )
     found = add_entries(
         NO_TALLY,
         entries_of(
@@ -57,6 +60,7 @@ def test_everything_is_counted() -> None:
     assert (found.model, found.cached_share, found.is_partial) == ("gpt-5", 2_700 / 4_000, False)
     assert found.total_cost == pytest.approx(0.025)
     assert found.summary_cost == 0.005
+    assert (found.expired_tokens, found.expired_cost) == (900, 0.5)
     assert NO_TALLY.cached_share is None
 
 

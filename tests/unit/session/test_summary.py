@@ -220,10 +220,12 @@ def test_a_cached_prefix_is_shared() -> None:
         {"inputs": plan_inputs(window=64_000, manual=True)},
         {"inputs": replace(plan_inputs(window=64_000, manual=True), rates=Rates(1.0, 1.0))},
         {"inputs": replace(plan_inputs(window=4_096, manual=True), rates=Rates(1.25, 0.05))},
+        {"inputs": replace(plan_inputs(window=64_000, manual=True), rates=Rates(1.25, 0.05), is_cold=True)},
     ],
 )
 def test_a_prefix_is_not_shared_where_it_does_not_pay(changes: dict[str, object]) -> None:
-    """B8, B16: another model, unknown or even prices, or a request that would not fit: the head is read afresh."""
+    """B8, B16: another model, unknown or even prices, a request that would not fit, or an expired cache: the head is read
+    afresh."""
     assert not shared(reported(), **changes)
 
 

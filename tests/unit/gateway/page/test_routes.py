@@ -25,7 +25,7 @@ from infold.core.entries import (
     Verdict,
 )
 from infold.core.ledger import Ledger, Quote
-from infold.core.messages import FilePart, MessageId, ModelRef, SessionId, UserMessage
+from infold.core.messages import CacheLoss, FilePart, MessageId, ModelRef, SessionId, UserMessage
 from infold.errors import StoreBroken, StoreConflict, UsageError
 from infold.gateway.page.routes import (
     CONTENT_POLICY,
@@ -69,6 +69,19 @@ def test_the_list_tells_what_each_session_comes_to() -> None:
 
     for told in ("ferry-42", "gpt-5", "of 8k", "$0.250", "90%", "1 min ago"):
         assert told in text
+
+
+def test_money_lost_to_an_expired_cache_is_told() -> None:
+    """B22: a session's page and that of the reply say what was read again after a pause; without a loss there is no such row."""
+    lost = replace(reported(replies("b"), 4_000), cache_loss=CacheLoss(3_600, 0.25))
+    unpriced = replace(lost, cache_loss=CacheLoss(3_600))
+
+    for path in ("", "/messages/1"):
+        assert re.search(
+            r"Lost to cache expiry \$0.250 3.6k tokens read again", plain(shown(user("a"), lost, path=path))
+        )
+        assert re.search(r"Lost to cache expiry 3.6k tokens", plain(shown(user("a"), unpriced, path=path)))
+        assert "cache expiry" not in shown(user("a"), reported(replies("b"), 4_000), path=path)
 
 
 def test_titles_are_shown_and_harmless() -> None:
