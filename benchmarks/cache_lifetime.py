@@ -48,7 +48,7 @@ LIFETIMES = {"as recorded": 0, "one hour": HOUR_SECONDS}
 class Replayed(Struct, frozen=True):
     """One session at one window with one lifetime: dollars if the policy knows it, assumes 300 s, or ignores expiry.
 
-    `stated` is the cost that a replay with the fixed lifetime reports; `paused` how often the session paused for longer than 300 s.
+    `stated` is the cost that a replay with the fixed lifetime reports; `paused` counts pauses of more than 300 s.
     """
 
     session: str
