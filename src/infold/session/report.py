@@ -305,11 +305,7 @@ def describe_event(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - a sen
             what = f"{event.name} ({event.media_type})" if event.name else event.media_type
             return f"{what} has {event.byte_size:,} bytes, over the limit of {event.limit_bytes:,}, and is not stored"
         case events.CacheMissed():
-            lost = f"{event.tokens:,} tokens were read again{f', ${event.cost:.4f} more' if event.cost else ''}"
-            if event.cause == "changed":
-                return f"{lost}: the provider reports {event.reported}"
-            idle, kept = f"{event.idle_seconds:,} s", f"{event.lifetime_seconds:,} s"
-            return f"{lost}: the session was idle for {idle}, and the provider's cache keeps a request for {kept}"
+            return _describe_miss(event)
         case events.NotManaged():
             return f"a request was relayed at its own size: {event.why}"
         case events.Repaired():
@@ -318,6 +314,14 @@ def describe_event(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - a sen
             return f"still {event.floor_tokens:,} tokens for {event.usable_tokens:,} usable"
         case _:
             assert_never(event)
+
+
+def _describe_miss(event: events.CacheMissed) -> str:
+    lost = f"{event.tokens:,} tokens were read again{f', ${event.cost:.4f} more' if event.cost else ''}"
+    if event.cause == "changed":
+        return f"{lost}: the provider reports {event.reported}"
+    idle, kept = f"{event.idle_seconds:,} s", f"{event.lifetime_seconds:,} s"
+    return f"{lost}: the session was idle for {idle}, and the provider's cache keeps a request for {kept}"
 
 
 def describe_safety(event: Compacted) -> str:

@@ -72,7 +72,7 @@ def test_anything_else_has_no_marks(given: object) -> None:
 
 def test_marks_are_looked_for_in_the_blocks_of_a_message_only() -> None:
     """A body nested beyond the wire format's depth is not followed."""
-    nested: dict[str, object] = {"content": []} | HOUR
+    nested: dict[str, object] = {"content": [], **HOUR}
     for _ in range(5_000):
         nested = {"content": [nested]}
 

@@ -37,7 +37,11 @@ class Driven:
     def __init__(self, **settings: Any) -> None:
         self.clock, self.store = Clock(), MemoryStore()
         self.events: list[Event] = []
-        self.settings = {"model": MODEL, "format": "anthropic-messages", "now_ms": self.clock} | settings
+        self.settings: dict[str, Any] = {
+            "model": MODEL,
+            "format": "anthropic-messages",
+            "now_ms": self.clock,
+        } | settings
         self.session = self.open()
 
     def open(self) -> Session:
