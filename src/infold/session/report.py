@@ -285,14 +285,8 @@ def describe_event(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - a sen
             return f"a plugin vetoed the compaction: {event.why}"
         case events.PluginFailed():
             return f"the plugin {event.plugin} failed and was passed over: {event.problem}"
-        case events.Rejected() if event.outdated_thinking:
-            messages = _number(event.outdated_thinking, "message")
-            return f"the provider refused the thinking of {messages}, which is bound to another conversation; removed"
-        case events.Rejected() if event.native:
-            return "the provider refused a summary of its own; infold's text stands in its place"
         case events.Rejected():
-            told = f", its limit is {event.limit_tokens:,}" if event.limit_tokens else ""
-            return f"the provider refused a request estimated at {event.estimated_tokens:,} tokens{told}"
+            return _describe_refusal(event)
         case events.PreparedAhead():
             return f"a summary was written ahead of need in {event.duration_ms / 1000:.1f} s"
         case events.PreparationDiscarded():
@@ -314,6 +308,16 @@ def describe_event(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - a sen
             return f"still {event.floor_tokens:,} tokens for {event.usable_tokens:,} usable"
         case _:
             assert_never(event)
+
+
+def _describe_refusal(event: events.Rejected) -> str:
+    if event.outdated_thinking:
+        messages = _number(event.outdated_thinking, "message")
+        return f"the provider refused the thinking of {messages}, which is bound to another conversation; removed"
+    if event.native:
+        return "the provider refused a summary of its own; infold's text stands in its place"
+    told = f", its limit is {event.limit_tokens:,}" if event.limit_tokens else ""
+    return f"the provider refused a request estimated at {event.estimated_tokens:,} tokens{told}"
 
 
 def _describe_miss(event: events.CacheMissed) -> str:
