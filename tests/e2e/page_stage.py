@@ -142,6 +142,11 @@ class Actor(SessionActions):
         del key
         return self._settings.resolve().window.context_tokens
 
+    def working_window_of(self, key: SessionKey) -> int | None:
+        """Return the working window of the settings."""
+        del key
+        return self._settings.working_window
+
     def summarises(self, key: SessionKey) -> bool:
         """Whether the settings name a model."""
         del key

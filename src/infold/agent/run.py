@@ -65,7 +65,7 @@ class UserInterface(Struct, frozen=True):
 class RunOptions(Struct, frozen=True, kw_only=True):
     """Options of a run that win over settings.
 
-    `allow` are rules for this run alone; `window`, `steps` and `output_tokens` are 0 to leave them to settings or the model.
+    `allow` are rules for this run alone; `window`, `working_window`, `steps` and `output_tokens` are 0 to leave them to settings or the model.
     `is_trusted`: the project's own instructions and skills may be used. `address` is the model's URL if not its provider's own.
     """
 
@@ -75,6 +75,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     agent: str = "build"
     allow: tuple[str, ...] = ()
     window: int = 0
+    working_window: int = 0
     policy: str = ""
     steps: int = 0
     output_tokens: int = 0
@@ -153,6 +154,7 @@ def _session_settings(
     )
     return replace(
         stated,
+        working_window=options.working_window or None,
         summariser=stated.summariser or (model.summarise if summarises else None),
         format=model.format,
         offers_native=stated.summariser is None and getattr(model, "offers_native", False),

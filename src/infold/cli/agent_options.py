@@ -117,6 +117,7 @@ agent_options = options.combine(
         "--policy", type=click.Choice(sorted(PRESETS)), help="The preset that keeps the session in its window."
     ),
     options.window,
+    options.working_window,
     click.option("--store", metavar="PLACE", help="The store: a file's path or a postgresql:// address."),
 )
 """The options of every verb that runs the agent."""
@@ -136,6 +137,7 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
     policy: str | None
     window: int | None
     store: str | None
+    working_window: int | None = None
     trust: bool = False
 
     @property
@@ -162,7 +164,12 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
         for rule in self.allow:
             yield from ("--allow", rule)
         yield from ("--yes",) if self.yes else ()
-        limits = (("--steps", self.steps), ("--policy", self.policy), ("--window", self.window))
+        limits = (
+            ("--steps", self.steps),
+            ("--policy", self.policy),
+            ("--window", self.window),
+            ("--working-window", self.working_window),
+        )
         for name, given in (*limits, ("--folder", self.folder), ("--store", self.store)):
             yield from (name, format_value(str(given))) if given else ()
 
@@ -219,6 +226,7 @@ def open_agent_on(given: AgentOptions, person: UserInterface, store: FullStore, 
         agent=given.agent,
         allow=given.rules,
         window=given.window or 0,
+        working_window=given.working_window or 0,
         policy=given.policy or "",
         steps=given.steps or 0,
         output_tokens=EMBEDDED_OUTPUT_TOKENS if name == EMBEDDED else 0,

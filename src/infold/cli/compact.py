@@ -32,7 +32,7 @@ from infold.core.log import Log
 from infold.core.logged_message import Rendering
 from infold.core.messages import AssistantMessage, Message, SessionId, text_of
 from infold.core.plan import Stuck
-from infold.core.policy import preset
+from infold.core.policy import Policy
 from infold.core.view import view
 from infold.errors import PolicyError, UsageError, WindowExceeded
 from infold.reports.contents import session_tokens
@@ -50,7 +50,7 @@ from infold.session.context import window_exceeded
 from infold.session.counting import count_overhead, counting_for, split_preamble
 from infold.session.fit import fit
 from infold.session.report import Report
-from infold.session.settings import rates_of, resolve_window
+from infold.session.settings import rates_of, resolve_policy, resolve_window
 from infold.transcripts.record import RecordedSession
 
 BAR_CELLS = 20
@@ -84,6 +84,7 @@ class CompactedSession(Struct, frozen=True):
 @click.command("compact")
 @click.argument("file", type=options.EXISTING)
 @options.window
+@options.working_window
 @options.model
 @options.policy
 @input_options
@@ -113,7 +114,8 @@ def compact_verb(**given: Any) -> None:
     found = read_input(file, given["format"])
     session = choose_session(found, given["session"])
     try:
-        result = compact_session(found, session, window=given["window"], model=given["model"], policy=given["policy"])
+        policy = resolve_policy(given["policy"], {}, given["working_window"])
+        result = compact_session(found, session, window=given["window"], model=given["model"], policy=policy)
     except WindowExceeded as error:
         smallest = f"the smallest request has {error.floor_tokens:,} tokens"
         raise click.ClickException(f"{smallest}, {error.usable_tokens:,} are usable; give a larger --window") from error
@@ -140,7 +142,7 @@ def compact_verb(**given: Any) -> None:
 
 
 def compact_session(
-    found: InputFile, session: RecordedSession, *, window: int | None, model: str | None, policy: str
+    found: InputFile, session: RecordedSession, *, window: int | None, model: str | None, policy: str | Policy
 ) -> CompactedSession:
     """Compact a session into a window, or into that of a model.
 
@@ -151,7 +153,7 @@ def compact_session(
     if model is None and window is None:
         raise UsageError("the window of this session is not known; give --window TOKENS or --model NAME")
     if found.request is None:
-        report = _replay(session, window, policy, None if model is None else lookup(model))
+        report = _replay(session, window, resolve_policy(policy, {}), None if model is None else lookup(model))
         sent = replace(session, messages=report.sent, compactions=())
         return _measure(report, session, sent)
     fitted = fit(
@@ -173,8 +175,7 @@ def _measure(report: Report, before: RecordedSession, sent: RecordedSession, bod
     return CompactedSession(report, sent, session_tokens(before, ruler), session_tokens(sent, ruler, before), body)
 
 
-def _replay(session: RecordedSession, window: int | None, policy_name: str, known: Lookup | None) -> Report:
-    policy = preset(policy_name)
+def _replay(session: RecordedSession, window: int | None, policy: Policy, known: Lookup | None) -> Report:
     exact = policy.estimate == "features"
     counting = counting_for(known.entry.family if known else "o200k", exact=exact, scaled=exact)
     history = tuple(

@@ -117,6 +117,9 @@ def _in_tokens(terms: SessionOptions) -> Iterator[str]:
         whose = terms.model or "this window"
         trigger = f"compacts at {budget.trigger_tokens:,}" if terms.policy.auto else "never compacts by itself"
         yield f"{whose}: usable {budget.usable_tokens:,} tokens, {trigger}, aims at {budget.target_tokens:,}"
+        working = terms.policy.working_window_tokens
+        if working is not None and budget.limit_tokens > budget.usable_tokens:
+            yield f"works in {working:,}; a request that cannot be made smaller may have {budget.limit_tokens:,}"
 
 
 def _to_json(settings: Settings, terms: SessionOptions, values: Mapping[str, StatedValue]) -> dict[str, object]:

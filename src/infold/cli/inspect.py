@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 from rich.console import Console, RenderableType
 from rich.text import Text
 
@@ -50,17 +50,12 @@ class Inspection(Struct, frozen=True):
 @input_options
 @options.model
 @options.window
+@options.working_window
 @options.as_json
-def inspect(
-    *,
-    files: tuple[Path, ...],
-    format: str | None,  # noqa: A002 - the name of the option
-    session: str | None,
-    model: str | None,
-    window: int | None,
-    as_json: bool,
-) -> None:
+def inspect(files: tuple[Path, ...], *, as_json: bool, **given: Any) -> None:
     """Show what fills the window: by category, by turn and by tool, the largest parts, recorded usage and compactions.
+
+    Each tool's definition is listed with its share of the window, and whether the session ever called the tool.
 
     FILE is a transcript of any agent infold knows, gzip-compressed or not, or a JSON file with the messages of a request
     (OpenAI chat or Responses, Anthropic, Gemini). Nothing is sent and nothing is written.
@@ -73,9 +68,10 @@ def inspect(
     errors: list[str] = []
     for path in files:
         try:
-            found = read_input(path, format)
-            chosen = choose_session(found, session)
-            measured = measured_by(chosen, model, window)
+            found = read_input(path, given["format"])
+            chosen = choose_session(found, given["session"])
+            measured = measured_by(chosen, given["model"], given["window"])
+            measured = replace(measured, working_window_tokens=given["working_window"])
             inspections.append(Inspection(found, chosen, measured, recorded_contents(chosen, measured)))
         except InfoldError as error:
             errors.append(" ".join(str(error).split()))
@@ -99,6 +95,7 @@ def print_inspection(console: Console, inspection: Inspection, *, plain: bool) -
         _categories(inspection, plain=plain),
         _turns(inspection.contents, plain=plain),
         _tools(inspection.contents, plain=plain),
+        _schemas(inspection, plain=plain),
         _largest(inspection.contents),
         _recorded(inspection),
         _other_sessions(inspection),
@@ -142,6 +139,9 @@ def _window(inspection: Inspection, *, width: int, plain: bool) -> Iterator[Rend
     full = f"{share:.0%} of" if share <= 1 else f"{share:.1f} times"
     newest = contents.usage.newest_context_tokens if contents.usage else 0
     reported = f"; the provider last reported {short_number(newest)}" if contents.usage else ""
+    working = inspection.measured.working_window_tokens
+    if working and working < window:
+        reported = f"; {contents.now_tokens / working:.0%} of the working window of {short_number(working)}{reported}"
     yield render.heading(
         f"The window: {short_number(contents.now_tokens)} tokens, {full} its {short_number(window)}{reported}"
     )
@@ -194,6 +194,30 @@ def _tools(contents: RecordedContents, *, plain: bool) -> Iterator[RenderableTyp
         counts = (short_number(tool.tokens), f"{tool.calls:,}", f"{tool.failed or ''}")
         table.add_row(one_line(tool.tool, 32), bar, *counts, *sizes)
     yield render.titled(_title("By tool", len(contents.tools), "tools"), table)
+
+
+def _schemas(inspection: Inspection, *, plain: bool) -> Iterator[RenderableType]:
+    """List the definitions that every request sends, with their share of the window."""
+    schemas, window = inspection.contents.schemas, inspection.measured.window_tokens
+    if not schemas:
+        return
+    table = render.make_table("tool", "", "tokens", *(("of window",) if window else ()), "called", left={"called"})
+    for schema in schemas[:MOST_ROWS]:
+        bar = render.Bar(schema.tokens / (schemas[0].tokens or 1), width=BAR_CELLS // 2, colour="magenta", plain=plain)
+        share = (f"{schema.tokens / window:.1%}",) if window else ()
+        called = "yes" if schema.is_called else "never"
+        table.add_row(one_line(schema.tool, 32), bar, short_number(schema.tokens), *share, called)
+    total, unused = sum(schema.tokens for schema in schemas), [one for one in schemas if not one.is_called]
+    whole = (f"{total / window:.1%}",) if window else ()
+    table.add_row(
+        "total", "", short_number(total), *whole, f"{len(schemas) - len(unused)} of {len(schemas)}", style="bold"
+    )
+    title = _title("Tool definitions", len(schemas), "tools")
+    if unused:
+        title += (
+            f"; never called: {len(unused)}, {short_number(sum(one.tokens for one in unused))} tokens in each request"
+        )
+    yield render.titled(title, table)
 
 
 def _largest(contents: RecordedContents) -> Iterator[RenderableType]:
@@ -251,12 +275,14 @@ def _to_json(inspection: Inspection) -> dict[str, Any]:
         "session": session.id,
         "model": {"recorded": session.model.id if session.model else None, "matched": matched},
         "window_tokens": measured.window_tokens,
+        "working_window_tokens": measured.working_window_tokens,
         "counting": {"exact": measured.counting.is_exact, "margin": measured.counting.margin},
         "messages": contents.messages,
         "tokens": {"now": contents.now_tokens, "whole": contents.whole_tokens},
         "by_category": {"now": contents.now, "whole": contents.whole},
         "by_turn": contents.turns,
         "by_tool": contents.tools,
+        "tool_schemas": contents.schemas,
         "largest": contents.largest,
         "usage": contents.usage,
         "compactions": [asdict(one) for one in session.compactions],

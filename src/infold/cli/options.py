@@ -37,6 +37,12 @@ def parse_tokens(ctx: click.Context, param: click.Parameter, value: str | None) 
 window = click.option(
     "--window", metavar="TOKENS", callback=parse_tokens, help="The window in tokens, such as 8k, 64k or 1m."
 )
+working_window = click.option(
+    "--working-window",
+    metavar="TOKENS",
+    callback=parse_tokens,
+    help="How much of the window to work in, such as 200k; what cannot be made smaller may still fill the window.",
+)
 model = click.option("--model", metavar="NAME", help="The model whose window, prices and tokeniser to use.")
 policy = click.option(
     "--policy", type=click.Choice(sorted(PRESETS)), default="infold", show_default=True, help="The preset to use."

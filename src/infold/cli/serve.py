@@ -1,6 +1,7 @@
 """`infold serve`: run the gateway and its page."""
 
 from importlib import import_module
+from typing import Any
 
 import click
 
@@ -27,9 +28,8 @@ SERVE_APP = "infold.cli.serve_app"
     callback=options.parse_tokens,
     help="The window in tokens, such as 32k, in place of every model's own.",
 )
-def serve(
-    host: str | None, port: int | None, store: str | None, upstreams: tuple[str, ...], window: int | None
-) -> None:
+@options.working_window
+def serve(**given: Any) -> None:
     """Listen for agents and keep each of their sessions inside its model's window.
 
     Point any client at the printed address; it needs no other change. Requests are relayed to the upstream of their provider
@@ -40,4 +40,4 @@ def serve(
     Example:
       infold serve --upstream openai=https://api.openai.com --upstream anthropic=https://api.anthropic.com
     """
-    import_module(SERVE_APP).serve_until_signal(host=host, port=port, store=store, upstreams=upstreams, window=window)
+    import_module(SERVE_APP).serve_until_signal(**given)

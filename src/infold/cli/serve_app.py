@@ -48,10 +48,17 @@ UPKEEP_SECONDS = 3600.0
 
 
 def serve_until_signal(
-    *, host: str | None, port: int | None, store: str | None, upstreams: tuple[str, ...], window: int | None
+    *,
+    host: str | None,
+    port: int | None,
+    store: str | None,
+    upstreams: tuple[str, ...],
+    window: int | None,
+    working_window: int | None = None,
 ) -> None:
     """Serve until a signal; raise `UsageError` for an invalid address, upstream or store."""
-    environ = {**os.environ, **({"INFOLD_WINDOW": str(window)} if window else {})}
+    stated = {"INFOLD_WINDOW": window, "INFOLD_WORKING_WINDOW": working_window}
+    environ = {**os.environ, **{name: str(tokens) for name, tokens in stated.items() if tokens}}
     settings = read_settings(environ, Path.cwd())
     address = (host or settings.gateway.host, settings.gateway.port if port is None else port)
     token, place = environ.get("INFOLD_TOKEN", ""), located(store or settings.store)

@@ -171,7 +171,8 @@ class Budget(Struct, frozen=True):
     """A window under a policy: what may be filled, where to act, where to stop.
 
     `limit_tokens` is the most a request may be: the usable window in `infold`, and what the provider accepts in a
-    document preset, whose own trigger comes first. Not `bounded`: the window was declared to have no limit.
+    document preset, whose own trigger comes first. Under a working window the limit is still the model's own, and the other
+    numbers are of the working window. Not `bounded`: the window was declared to have no limit.
     `limit_bytes`: the most bytes of media, if limited.
     """
 
@@ -189,7 +190,9 @@ class Budget(Struct, frozen=True):
 
 def budget_for(window: Window, policy: Policy) -> Budget:
     """Return the budget of a window under a policy; raise `PolicyError` if they contradict each other."""
-    seen = window if policy.window_tokens is None else Window(policy.window_tokens, output_tokens=window.output_tokens)
+    stated = policy.window_tokens
+    own = window if stated is None else Window(stated, output_tokens=window.output_tokens)
+    seen = _working_window(own, policy.working_window_tokens)
     if seen.context_tokens == 0:
         return Budget(0, 0, 0, 0, bounded=False, limit_bytes=window.request_bytes)
     usable = _usable_tokens(seen, policy)
@@ -198,8 +201,25 @@ def budget_for(window: Window, policy: Policy) -> Budget:
     if policy.target is not None and target >= trigger:
         problem = f"{target:,} tokens is not below the trigger of {trigger:,} in a usable window of {usable:,}"
         raise PolicyError("target", problem, remedy="give both as shares of the window, or lower the target")
-    limit = usable if policy.usable == "scaled-reserve" else (window.limit_tokens or seen.limit_tokens)
+    if own.context_tokens == 0:
+        limit = LARGEST_TOKENS
+    elif policy.usable == "scaled-reserve":
+        limit = usable if seen is own else _usable_tokens(own, policy)
+    else:
+        limit = window.limit_tokens or own.limit_tokens
     return Budget(usable, limit, trigger, target, limit_bytes=window.request_bytes)
+
+
+def _working_window(own: Window, working_tokens: int | None) -> Window:
+    """Return the window to work in: the model's own if no smaller one is stated."""
+    if working_tokens is None or 0 < own.context_tokens <= working_tokens:
+        return own
+    output = own.output_tokens
+    return Window(
+        working_tokens,
+        None if own.input_tokens is None else min(own.input_tokens, working_tokens),
+        None if output is None or output >= working_tokens else output,
+    )
 
 
 def narrow_window(window: Window, limits: LearnedLimits) -> Window:

@@ -73,11 +73,22 @@ class CacheLoss(Struct, frozen=True, omit_defaults=True):
     cost: float = 0.0
 
 
+class ToolSchema(Struct, frozen=True):
+    """The estimated tokens of one tool's definition."""
+
+    name: str
+    tokens: int
+
+
 class Overhead(Struct, frozen=True, omit_defaults=True):
-    """Estimated tokens that a request sends in addition to its messages: the system prompt and the tools."""
+    """Estimated tokens that a request sends in addition to its messages: the system prompt and the tools.
+
+    `schemas` are those of each tool; a reply has them only if no earlier reply of the view has the same.
+    """
 
     system: int = 0
     tools: int = 0
+    schemas: tuple[ToolSchema, ...] = ()
 
     @property
     def tokens(self) -> int:

@@ -266,7 +266,8 @@ class Policy(Struct, frozen=True):
     """Everything that decides when and how a session is compacted.
 
     `auto` off means off. `reached`: whether a count equal to the trigger acts. `window_tokens` overrides the model's
-    window. `attempts` limits compactions per user prompt, `None` means no limit. `less_freed`: whether the tokens freed by
+    window; `working_window_tokens` is how much of it to work in: trigger and target follow from it as if it were the window,
+    but a request that cannot be made smaller may fill the window itself. `attempts` limits compactions per user prompt, `None` means no limit. `less_freed`: whether the tokens freed by
     pruning are subtracted from reported usage. `clip`: whether a single part too large for the window is shortened.
     `priced`: whether the head is also folded if that is cheaper at the model's prices. `continue_always`: whether a
     continue message follows every automatic compaction or only work in progress.
@@ -279,6 +280,7 @@ class Policy(Struct, frozen=True):
     usable: UsableRule = "scaled-reserve"
     reached: bool = True
     window_tokens: int | None = None
+    working_window_tokens: int | None = None
     reserve_tokens: int | None = None
     trigger: Amount = share(1.0)
     target: Amount | None = None
@@ -306,6 +308,12 @@ class Policy(Struct, frozen=True):
             "window_tokens",
             f"{self.window_tokens}",
             "give the model's window in tokens, or leave it out",
+        )
+        _expect(
+            self.working_window_tokens is None or 0 < self.working_window_tokens <= LARGEST_TOKENS,
+            "working_window_tokens",
+            f"{self.working_window_tokens}",
+            "give the tokens to work in, such as 200_000, or leave it out to use the whole window",
         )
         _expect(
             self.reserve_tokens is None or 0 <= self.reserve_tokens <= LARGEST_TOKENS,

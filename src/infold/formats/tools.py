@@ -6,7 +6,7 @@ decided elsewhere.
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from typing import Any, Protocol
 
@@ -42,6 +42,33 @@ def tool_item(format_name: str, spec: OfferedTool) -> Item:
     It is a new object each time, so a caller may change it. Raise `UnknownFormat` for an unknown name.
     """
     return format_named(format_name).tool_item(spec.name, spec.description, deepcopy(spec.parameters))
+
+
+LONGEST_TOOL_NAME = 200
+"""Characters of a tool's name; providers allow 64 to 128, but a request may hold anything."""
+
+
+class ToolDefinition(Struct, frozen=True):
+    """One tool of a request, and its name; a provider's own tool without a name is called by its type."""
+
+    name: str
+    definition: Mapping[str, Any]
+
+
+def definitions_in(tools: object) -> Iterator[ToolDefinition]:
+    """Yield each tool of a decoded `tools` field, whatever its format is; one item of Gemini's holds several."""
+    for item in tools if isinstance(tools, list) else ():
+        if not isinstance(item, Mapping):
+            continue
+        declared = item.get("functionDeclarations") or item.get("function_declarations")
+        if isinstance(declared, list):
+            yield from definitions_in(declared)
+            continue
+        inner = item.get("function")
+        named = inner if isinstance(inner, Mapping) else item
+        kinds = (item.get("server_label"), item.get("type"), next(iter(item), None))
+        name = next((str(name) for name in (named.get("name"), *kinds) if name), "?")
+        yield ToolDefinition(name[:LONGEST_TOOL_NAME], item)
 
 
 RECALL_TOOL_NAME = "recall"

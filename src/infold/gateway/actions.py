@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from infold.catalogue import lookup
 from infold.core.entries import MessageEntry
 from infold.core.messages import AssistantMessage
+from infold.core.policy import Policy
 from infold.errors import UnknownSession
 from infold.gateway.tenants import TenantSessions
 from infold.ports import SessionKey
@@ -62,6 +63,11 @@ class SessionActions:
         if last.window_tokens or not last.model:
             return last.window_tokens or None
         return self._sessions.settings_for(last.model).resolve().window.context_tokens
+
+    def working_window_of(self, key: SessionKey) -> int | None:
+        """Return the working window set for the model of a session; `None` if none is set."""
+        settings = self._sessions.settings_for(self._last_model(key).model)
+        return settings.policy.working_window_tokens if isinstance(settings.policy, Policy) else settings.working_window
 
     def summarises(self, key: SessionKey) -> bool:
         """Whether a configured model writes the summaries of a session."""

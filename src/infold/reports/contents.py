@@ -22,6 +22,7 @@ from infold.core.messages import (
     MessageId,
     Overhead,
     Part,
+    ToolSchema,
     Usage,
     calls_of,
     is_genuine_user,
@@ -41,7 +42,7 @@ from infold.core.tokens import (
     token_ruler,
 )
 from infold.reports.text import describe_part, part_text
-from infold.session.counting import Counting, counting_for
+from infold.session.counting import Counting, counting_for, tool_schemas
 from infold.session.report import CATEGORIES, category_of, cost_of, speaker_category, tokens_by_category
 from infold.transcripts.record import RecordedCompaction, RecordedSession
 
@@ -150,6 +151,7 @@ class MeasuredBy(Struct, frozen=True):
     counting: Counting
     window_tokens: int | None
     model: Lookup | None
+    working_window_tokens: int | None = None
 
     def prices_at(self, tokens: int) -> Prices | None:
         """Return the model's prices for a request of that size, or `None` if they are not known."""
@@ -191,6 +193,20 @@ class ToolContents(Struct, frozen=True):
         return self.call_tokens + self.result_tokens
 
 
+class SchemaContents(Struct, frozen=True):
+    """The definition of one tool, which every request sends; `is_called`: the session has called the tool."""
+
+    tool: str
+    tokens: int
+    is_called: bool
+
+
+def schema_contents(schemas: Iterable[ToolSchema], called: Set[str]) -> tuple[SchemaContents, ...]:
+    """Return the tools of a request, the largest definition first."""
+    largest_first = sorted(schemas, key=lambda schema: (-schema.tokens, schema.name))
+    return tuple(SchemaContents(schema.name, schema.tokens, schema.name in called) for schema in largest_first)
+
+
 class RecordedUsage(Struct, frozen=True):
     """The sums of reported usage, the largest and the newest request, and the recorded cost."""
 
@@ -213,6 +229,7 @@ class RecordedContents(Struct, frozen=True):
     whole: dict[str, int]
     turns: tuple[TurnContents, ...]
     tools: tuple[ToolContents, ...]
+    schemas: tuple[SchemaContents, ...]
     largest: tuple[LargePart, ...]
     usage: RecordedUsage | None
     cost_dollars: dict[str, float] | None
@@ -240,12 +257,14 @@ def recorded_contents(session: RecordedSession, measured: MeasuredBy) -> Recorde
         for index, message in enumerate(session.messages)
         for position, part in enumerate(message.parts)
     )
+    tools = _tools(session.messages, ruler)
     return RecordedContents(
         messages=len(session.messages),
         now=now,
         whole=_sum(extras, by_message),
         turns=tuple(_turns(session.messages, [sum(tokens.values()) for tokens in by_message])),
-        tools=_tools(session.messages, ruler),
+        tools=tools,
+        schemas=schema_contents(_schemas(session, ruler), {tool.tool for tool in tools if tool.calls}),
         largest=_largest(parts, ruler, most=LARGEST_PARTS),
         usage=_usage(session.messages),
         cost_dollars=None if prices is None else cost_of(now, prices),
@@ -330,6 +349,14 @@ def _tools(messages: Iterable[Message], ruler: Ruler) -> tuple[ToolContents, ...
     names = {*in_calls, *in_results}
     tools = (ToolContents(name, calls[name], failed[name], in_calls[name], in_results[name]) for name in names)
     return tuple(sorted(tools, key=lambda tool: (-tool.tokens, tool.tool)))
+
+
+def _schemas(session: RecordedSession, ruler: Ruler) -> tuple[ToolSchema, ...]:
+    """Return the size of each tool: of the recorded tools, or as infold stored it with a reply."""
+    if session.tools:
+        return tool_schemas(session.tools, ruler)
+    stored = (message.overhead for message in reversed(session.messages) if isinstance(message, AssistantMessage))
+    return next((overhead.schemas for overhead in stored if overhead is not None and overhead.schemas), ())
 
 
 def _largest(

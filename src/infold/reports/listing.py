@@ -14,7 +14,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.core.entries import Checkpoint, Clipping, Entry, MessageEntry, Pruning, Restoration, Title
-from infold.core.messages import AssistantMessage, Message, Overhead, Usage, UserMessage, is_genuine_user, results_of
+from infold.core.messages import (
+    AssistantMessage,
+    Message,
+    Overhead,
+    ToolSchema,
+    Usage,
+    UserMessage,
+    calls_of,
+    is_genuine_user,
+    results_of,
+)
 from infold.errors import InfoldError, UnknownSession
 from infold.ports import Archive, FullStore, SessionKey, Store, StoredSession
 from infold.reports.stored_log import NumberedEntry, count_tokens, load_log, reply_in
@@ -35,7 +45,8 @@ class Tally(Struct, frozen=True):
     `folds` are the numbers of its checkpoints, without those undone; `models` all that answered, the last one at the end;
     `unpriced` the replies with reported usage and no known price; `expired_tokens` were read again because the provider's cache
     had expired, which cost `expired_cost` more. `is_example`: since the last reply only an agent has written
-    under the user's name, as before a reply that is an example.
+    under the user's name, as before a reply that is an example. `schemas` are the tools of the newest request, `called` the names
+    of all tools that were called.
     """
 
     newest: NumberedEntry | None = None
@@ -54,6 +65,8 @@ class Tally(Struct, frozen=True):
     expired_cost: float = 0.0
     models: tuple[str, ...] = ()
     overhead: Overhead = Overhead()
+    schemas: tuple[ToolSchema, ...] = ()
+    called: frozenset[str] = frozenset()
     view_tokens: int = 0
     is_partial: bool = False
     is_example: bool = False
@@ -210,7 +223,7 @@ def _count_input(tally: Tally, message: Message) -> Tally:
 def _count_reply(tally: Tally, reply: AssistantMessage) -> Tally:
     usage = reply.usage or Usage()
     is_example = tally.is_example and reply.usage is None and reply.finish is None
-    models = tally.models
+    models, overhead = tally.models, reply.overhead or tally.overhead
     if reply.model is not None:
         models = (*(one for one in models if one != reply.model.id), reply.model.id)
     return replace(
@@ -224,5 +237,7 @@ def _count_reply(tally: Tally, reply: AssistantMessage) -> Tally:
         expired_tokens=tally.expired_tokens + (reply.cache_loss.tokens if reply.cache_loss else 0),
         expired_cost=tally.expired_cost + (reply.cache_loss.cost if reply.cache_loss else 0.0),
         models=models,
-        overhead=reply.overhead or tally.overhead,
+        overhead=overhead,
+        schemas=overhead.schemas or (tally.schemas if overhead.tools else ()),
+        called=tally.called.union(call.tool for call in calls_of(reply)),
     )

@@ -126,12 +126,12 @@ class RequestContext:
             return window
         return replace(window, input_tokens=min(window.limit_tokens, window.context_tokens - output_tokens))
 
-    def complete(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    def complete(self, messages: tuple[Message, ...], log: Log) -> tuple[Message, ...]:
         """Return new messages with the time; replies also with their model, their price, and the overhead sent with them."""
         now = self._now_ms()
-        return tuple(self._complete_reply(replace(message, created_ms=now)) for message in messages)
+        return tuple(self._complete_reply(replace(message, created_ms=now), log) for message in messages)
 
-    def _complete_reply(self, message: Message) -> Message:
+    def _complete_reply(self, message: Message, log: Log) -> Message:
         if not isinstance(message, AssistantMessage) or message.usage is None:
             return message
         model, extras = self._settings.model, self.extras or NO_EXTRAS
@@ -143,7 +143,7 @@ class RequestContext:
             message,
             model=message.model or (ModelRef("", model) if model else None),
             cost=cost_of(model, message.usage) if model else 0.0,
-            overhead=None if self.extras is None else self._overhead(self.extras),
+            overhead=None if self.extras is None else _less_known_schemas(self._overhead(self.extras), log),
             window_tokens=self._settings.window.context_tokens,
             cache_seconds=message.cache_seconds or extras.cache_seconds or usual,
             finish="other" if message.finish == "length" and is_own_limit else message.finish,
@@ -232,6 +232,14 @@ class RequestContext:
         """Whether the policy states the model's window; a document's preset states how much of it to fill instead."""
         policy = self._settings.policy
         return policy.window_tokens is not None and policy.usable == "scaled-reserve"
+
+
+def _less_known_schemas(overhead: Overhead, log: Log) -> Overhead:
+    """Return what to store of an overhead: each tool's size only if the view does not have it yet."""
+    stored = (
+        reply.overhead.schemas for reply in _replies(log) if reply.overhead is not None and reply.overhead.schemas
+    )
+    return replace(overhead, schemas=()) if next(stored, ()) == overhead.schemas else overhead
 
 
 def _replies(log: Log) -> Iterator[AssistantMessage]:

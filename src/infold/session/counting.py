@@ -14,10 +14,11 @@ from msgspec import Struct
 
 from infold.catalogue import FAMILIES, FamilyName, lower_bound, upper_bound
 from infold.core.budget import LEAST_ESTIMATED
-from infold.core.messages import Message, Overhead, SystemMessage
+from infold.core.messages import Message, Overhead, SystemMessage, ToolSchema
 from infold.core.policy import Ruler
 from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, Calibration, cache_by_text, measure, measure_message, remembered
 from infold.errors import UsageError
+from infold.formats.tools import definitions_in
 
 EXACT_MARGIN = 1.05
 """What providers add around messages, once the text is counted exactly."""
@@ -126,7 +127,21 @@ def count_overhead(preamble: tuple[Message, ...], system: object, tools: object,
     """Count what every request sends besides the conversation: opening system messages, system prompt, tool schemas."""
     inside = sum(MESSAGE_OVERHEAD_TOKENS + sum(measure_message(message, ruler)) for message in preamble)
     system_tokens, tools_tokens = (measure(extra_text(extra), ruler) if extra else 0 for extra in (system, tools))
-    return Overhead(inside + system_tokens, tools_tokens)
+    return Overhead(inside + system_tokens, tools_tokens, tool_schemas(tools, ruler))
+
+
+def tool_schemas(tools: object, ruler: Ruler) -> tuple[ToolSchema, ...]:
+    """Return the tokens of each tool that a request offers, in its order; empty if they cannot be told apart.
+
+    `tools` are of any shape: a list, its JSON text, or SDK objects.
+    """
+    if not tools:
+        return ()
+    try:
+        items = msgspec.json.decode(extra_text(tools))
+    except (msgspec.DecodeError, RecursionError):  # tools written as prose
+        return ()
+    return tuple(ToolSchema(tool.name, measure(extra_text(tool.definition), ruler)) for tool in definitions_in(items))
 
 
 def extra_text(value: object) -> str:

@@ -47,6 +47,7 @@ def fit(
     *,
     model: str | None = None,
     window: int | Window | None = None,
+    working_window: int | None = None,
     system: object = None,
     tools: object = None,
     policy: str | Policy = "infold",
@@ -59,6 +60,7 @@ def fit(
 ) -> Fitted:
     """Make messages fit a model's window; give `model`, or `window` in tokens, or both.
 
+    `working_window`: how many tokens of it to work in; what cannot be made smaller may still fill the window.
     `messages` are of OpenAI Chat, OpenAI Responses, Anthropic or Gemini shape, as dicts, JSON bytes or SDK objects; `system`
     and `tools` are what is sent with them, in any shape. `recall`: name handles in stubs, because the request offers a way
     to ask for them. `exact` off keeps to the estimate even if a tokeniser is installed. `environ` has the off switches
@@ -69,9 +71,9 @@ def fit(
     Raise `WindowExceeded` if even the smallest view does not fit, `UnknownFormat` or `BrokenInput` for messages that
     cannot be read, `UsageError` if neither model nor window is given or a value has a wrong type.
     """
-    check_settings(model, window, policy)
+    check_settings(model, window, policy, working_window)
     environ = os.environ if environ is None else environ
-    policy = resolve_policy(policy, environ)
+    policy = resolve_policy(policy, environ, working_window)
     wire = wire_format(messages, format)
     decoded = wire.decode(messages)
     decoded = replace(decoded, messages=mark_foreign(decoded.messages, marks_of((policy,))))

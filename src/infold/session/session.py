@@ -437,7 +437,7 @@ class Session:
         return self._retry(attempt)
 
     def _store_new(self, history: History, new: _New) -> None:
-        messages = self._context.complete(self._keep_media(history, new.messages))
+        messages = self._context.complete(self._keep_media(history, new.messages), self.log)
         entries = tuple(MessageEntry(message) for message in messages)
         if new.amended is None:
             self._writer.append(*entries)
@@ -523,7 +523,7 @@ class Session:
         replies = self._keep_media(history, replies)
         if metadata is not None:
             replies = (*replies[:-1], metadata.apply(replies[-1], self.log))
-        replies = self._context.complete(replies)
+        replies = self._context.complete(replies, self.log)
         missed = self._context.cache_miss(self.log, replies[-1], reported_miss(reply))
         if missed is not None and missed.cause == "expired" and isinstance(replies[-1], AssistantMessage):
             replies = (*replies[:-1], replace(replies[-1], cache_loss=CacheLoss(missed.tokens, missed.cost)))
@@ -539,7 +539,7 @@ class Session:
 
     def _add(self, messages: Sequence[Message], longest_tokens: int) -> None:
         log = self.log
-        added = self._context.complete(renumber(messages, log))
+        added = self._context.complete(renumber(messages, log), log)
         entries = tuple(map(MessageEntry, added))
         clips = clips_on_arrival(added, log, longest_tokens) if longest_tokens else ()
         if not clips:

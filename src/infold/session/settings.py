@@ -44,6 +44,7 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     offer a way to ask for them. `plugins` are objects with hooks or what `installed_plugins()` returns. `patience_seconds`: how
     long to wait for another process that is compacting this session. `environ` has the off switches
     (`INFOLD_DISABLE_AUTOCOMPACT`, `INFOLD_DISABLE_PRUNE`), read when a session is opened; by default the process environment.
+    `working_window`: how many tokens of the window to work in; a request that cannot be made smaller may still fill the window.
     `bound_thinking`: whether the model refuses thinking once something before it changed; `None`: as the catalogue says, or a
     refusal shows. Use `False` if the requests ask the provider to drop such blocks itself. `media_limit_bytes`: the bytes of
     images, documents and sound up to this size are stored, so that recall brings them back; 0 stores none.
@@ -56,10 +57,12 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     `stops`: the caller is an agent's loop that ends at `SummaryFailed`, which `prepare` raises under a policy that gives
     a compaction up when its summary fails; otherwise the head is folded without a model. `cache_seconds`: how long the provider
     keeps a request in its cache after its last use, where neither a request nor a reply states it; `None`: as the catalogue says.
+    `defer_tools`: `wrap` and the gateway leave tools that were never called to the provider's tool search, where it has one.
     """
 
     model: str | None = None
     window: int | Window | None = None
+    working_window: int | None = None
     policy: str | Policy = "infold"
     summariser: Summariser | AsyncSummariser | str | None = None
     summariser_tokens: int = 0
@@ -81,10 +84,11 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     native: NativeUse = "auto"
     offers_native: bool = False
     cache_seconds: int | None = None
+    defer_tools: bool = False
 
     def __post_init__(self) -> None:
         """Reject values of a wrong type where they were written."""
-        check_settings(self.model, self.window, self.policy)
+        check_settings(self.model, self.window, self.policy, self.working_window)
         if self.native not in get_args(NativeUse):
             raise UsageError(f"native is {self.native!r}; give 'auto', 'always' or 'never'")
         if self.cache_seconds is not None and require_int("cache_seconds", self.cache_seconds) < 1:
@@ -96,12 +100,13 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
 
     def resolve(self) -> "ResolvedSettings":
         """Resolve with the catalogue and the off switches; raise `UsageError` if neither model nor window is set."""
+        environ = os.environ if self.environ is None else self.environ
         resolved = resolve_settings(
             self.model,
             self.window,
-            self.policy,
+            resolve_policy(self.policy, environ, self.working_window),
             recall=self.recall,
-            environ=os.environ if self.environ is None else self.environ,
+            environ=environ,
             bound_thinking=self.bound_thinking,
         )
         native = self._native(resolved)
@@ -195,9 +200,13 @@ def resolve_settings(
     )
 
 
-def resolve_policy(policy: str | Policy, environ: Mapping[str, str]) -> Policy:
-    """Return the policy, or the preset of that name, with what the switches in `environ` turn off."""
-    return apply_switches(preset(policy) if isinstance(policy, str) else policy, environ)
+def resolve_policy(policy: str | Policy, environ: Mapping[str, str], working_window: int | None = None) -> Policy:
+    """Return the policy, or the preset of that name, with what the switches in `environ` turn off.
+
+    `working_window` wins over the policy's own; raise `PolicyError` if it is not a number of tokens above 0.
+    """
+    chosen = apply_switches(preset(policy) if isinstance(policy, str) else policy, environ)
+    return chosen if working_window is None else replace(chosen, working_window_tokens=working_window)
 
 
 def resolve_window(given: int | Window | None, known: Lookup | None) -> Window:
@@ -245,12 +254,18 @@ def wire_format(messages: Sequence[object], name: str | None) -> WireFormat:
 # Checks of what callers pass.
 
 
-def check_settings(model: object, window: object, policy: object) -> None:
-    """Raise `UsageError` for a model, a window or a policy of a wrong type."""
+def check_settings(model: object, window: object, policy: object, working_window: object = None) -> None:
+    """Raise `UsageError` for a model, a window, a policy or a working window of a wrong type."""
     if model is not None and not isinstance(model, str):
         raise UsageError(f"the model is {kind_of(model)}; give its name as text, such as 'gpt-5'")
     if window is not None and not isinstance(window, Window) and not _is_int(window):
         raise UsageError(f"the window is {window!r}; give a whole number of tokens such as 8000, or a Window")
+    if working_window is not None and not (
+        isinstance(working_window, int) and _is_int(working_window) and working_window > 0
+    ):
+        raise UsageError(
+            f"the working window is {working_window!r}; give a whole number of tokens such as 200_000, or leave it out"
+        )
     if not isinstance(policy, str | Policy):
         raise UsageError(f"the policy is {kind_of(policy)}; give a preset's name such as 'infold', or a Policy")
 

@@ -64,9 +64,11 @@ def build_policy(base: Policy, used: Mapping[str, StatedValue]) -> Policy:
 
 def preset_value(key: str, policy: Policy) -> StatedValue | None:
     """Return a policy's own value of a key, or `None` if the key does not set a field of it."""
-    if key not in POLICY_FIELDS or (key == "window" and policy.window_tokens is None):
+    if key not in POLICY_FIELDS:
         return None
     value: Value = attrgetter(POLICY_FIELDS[key])(policy)
+    if key in ("window", "working_window") and value is None:
+        return None
     has_none = key in _TAIL_RULES and not (key == "compaction.keep_turns" and policy.tail.rule == "turns")
     return StatedValue(None if has_none else value, f"preset {policy.name}")
 
@@ -154,6 +156,7 @@ class SessionOptions(Struct, frozen=True):
     native: NativeUse
     recovers: bool | None
     cache_seconds: int | None
+    defer_tools: bool
     permissions: Permissions
     values: Mapping[str, StatedValue]
 
@@ -192,6 +195,7 @@ def resolve_session(
         native=cast(NativeUse, values["compaction.native"].value),
         recovers=cast("bool | None", values["compaction.recovers"].value),
         cache_seconds=cast("int | None", values["compaction.cache_seconds"].value),
+        defer_tools=values["defer_tools"].value is True,
         permissions=Permissions(
             *(cast("tuple[str, ...]", values[f"permissions.{name}"].value) for name in Permissions.__struct_fields__)
         ),

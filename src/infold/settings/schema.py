@@ -274,7 +274,7 @@ LIKE, MISSPELT = 0.6, 0.85
 
 PROJECT_KEYS = frozenset(
     {
-        *("preset", "window", "recall.enabled", "recall.budget_tokens", "plugins.seven_sections"),
+        *("preset", "window", "working_window", "recall.enabled", "recall.budget_tokens", "plugins.seven_sections"),
         *("permissions.ask", "permissions.deny"),
     }
 )
@@ -284,6 +284,7 @@ PROJECT_KEYS = frozenset(
 POLICY_FIELDS = MappingProxyType(
     {
         "window": "window_tokens",
+        "working_window": "working_window_tokens",
         "compaction.auto": "auto",
         "compaction.prune": "prune.enabled",
         "compaction.reserved": "reserve_tokens",
@@ -330,7 +331,9 @@ class Key(Struct, frozen=True):
     @property
     def per_session(self) -> bool:
         """Whether the tables of a model and of an agent may hold it."""
-        return self.name in ("preset", "window") or self.name.startswith(("compaction.", "permissions."))
+        return self.name in ("preset", "window", "working_window", "defer_tools") or self.name.startswith(
+            ("compaction.", "permissions.")
+        )
 
     @property
     def per_project(self) -> bool:
@@ -364,6 +367,19 @@ KEYS: tuple[Key, ...] = (
     Key("preset", PRESET, "Which preset decides when and how to compact.", "infold"),
     Key("model", TEXT, "The model whose window and prices count where a request does not name one.", unset="not named"),
     Key("window", TOKENS, "The window, in place of the model's own.", unset="the model's own"),
+    Key(
+        "working_window",
+        TOKENS,
+        "How much of the window to work in: when to compact follows from it, but a request that cannot be made smaller may "
+        "fill the window.",
+        unset="the window",
+    ),
+    Key(
+        "defer_tools",
+        SWITCH,
+        "Whether tools that a session never calls are left to the provider's tool search, where it has one (Anthropic).",
+        default=False,
+    ),
     Key(
         "store",
         PLACE,

@@ -9,12 +9,29 @@ import pytest
 from click.testing import CliRunner, Result
 
 from infold.cli.main import main
+from infold.core.messages import SessionId
+from infold.ports import SessionKey
 from infold.session.report import CATEGORIES
+from infold.session.session import Session
+from infold.session.settings import SessionSettings
+from infold.stores.memory import MemoryStore
+from infold.transcripts.infold_log import entries_to_log
 from infold.transcripts.registry import FORMAT_NAMES
 
 KEYS = {
     *("file", "format", "session", "model", "window_tokens", "counting", "messages", "tokens", "by_category"),
-    *("by_turn", "by_tool", "largest", "usage", "compactions", "cost_dollars", "sessions", "skipped"),
+    *(
+        "by_turn",
+        "by_tool",
+        "tool_schemas",
+        "working_window_tokens",
+        "largest",
+        "usage",
+        "compactions",
+        "cost_dollars",
+        "sessions",
+        "skipped",
+    ),
 }
 
 
@@ -218,3 +235,47 @@ def test_a_corpus_file_is_shown(corpus: Path) -> None:
     assert (len(file["compactions"]), len(file["sessions"])) == (1, 1)
     assert file["by_tool"][0]["tool"] == "Read"
     assert file["usage"]["largest_request_tokens"] > 100_000
+
+
+TOOLS = [
+    {"name": "read", "description": "Read a file. " * 40, "input_schema": {}},
+    {"name": "deploy", "input_schema": {}},
+]
+
+
+def test_tool_definitions_are_listed(tmp_path: Path) -> None:
+    """B8: each tool's definition with its share of the window, the largest first, and those that were never called."""
+    call = {"type": "tool_use", "id": "c1", "name": "read", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "c1", "content": "text"}
+    messages = [
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [result]},
+    ]
+    path = tmp_path / "request.json"
+    path.write_text(json.dumps({"messages": messages, "tools": TOOLS, "max_tokens": 9}))
+    shown = inspect(path, "--window", "1m", "--working-window", "10k").stdout
+
+    assert [(one["tool"], one["is_called"]) for one in told(path)["tool_schemas"]] == [
+        ("read", True),
+        ("deploy", False),
+    ]
+    assert "never called: 1" in shown
+    assert "of the working window of 10k" in shown
+
+
+def test_tool_sizes_of_a_stored_session_are_listed(tmp_path: Path) -> None:
+    """B8: a log that infold stored has the size of each tool, though not its definition."""
+    store, key = MemoryStore(), SessionKey("", SessionId("s"))
+    session = Session(store, "s", SessionSettings(window=8_000, format="openai-chat"))
+    session.prepare([{"role": "user", "content": "go"}], tools=TOOLS)
+    session.record(
+        {
+            "choices": [{"message": {"role": "assistant", "content": "done"}}],
+            "usage": {"prompt_tokens": 200, "completion_tokens": 1},
+        }
+    )
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(entries_to_log("s", (entry for _, entry in reversed(list(store.newest_first(key))))))
+
+    assert [one["tool"] for one in told(path)["tool_schemas"]] == ["read", "deploy"]

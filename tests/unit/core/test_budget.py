@@ -319,3 +319,51 @@ def test_an_impossible_window_is_refused(
         Window(context, most_input, most_output)
 
     assert caught.value.field == f"window.{field}"
+
+
+# Working windows.
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_a_working_window_moves_all_but_the_limit(name: str) -> None:
+    """B11: usable, trigger and target are those of a window of that size; the limit is still the model's own."""
+    policy = replace(preset(name), window_tokens=None)
+    working = budget_for(Window(1_000_000), replace(policy, working_window_tokens=200_000))
+    small, large = budget_for(Window(200_000), policy), budget_for(Window(1_000_000), policy)
+
+    assert working == replace(small, limit_tokens=large.limit_tokens)
+
+
+@pytest.mark.parametrize("working", [200_000, 1_000_000])
+def test_a_working_window_never_widens_a_window(working: int) -> None:
+    """B11: a working window of the model's own size or above changes nothing."""
+    policy, window = replace(INFOLD, working_window_tokens=working), Window(200_000, input_tokens=180_000)
+
+    assert budget_for(window, policy) == budget_for(window, INFOLD)
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_a_window_without_limit_has_a_working_window(name: str) -> None:
+    """B11: where the window was declared to have no limit, only the working window decides when to act."""
+    policy = replace(preset(name), window_tokens=None)
+    budget = budget_for(Window(0), replace(policy, working_window_tokens=64_000))
+
+    assert budget.limit_tokens == LARGEST_TOKENS
+    assert budget.trigger_tokens == budget_for(Window(64_000), policy).trigger_tokens
+
+
+def test_limits_of_input_and_output_stay_within_a_working_window() -> None:
+    """B11: a limit on the input that is larger than the working window no longer counts, nor does a longer reply."""
+    policy = replace(INFOLD, working_window_tokens=64_000)
+    roomy = budget_for(Window(1_000_000, input_tokens=900_000, output_tokens=128_000), policy)
+    narrow = budget_for(Window(1_000_000, input_tokens=40_000, output_tokens=8_000), policy)
+
+    assert roomy.usable_tokens == budget_for(Window(64_000), INFOLD).usable_tokens
+    assert (narrow.usable_tokens, narrow.limit_tokens) == (40_000, 40_000)
+
+
+@pytest.mark.parametrize("wrong", [0, -1, LARGEST_TOKENS + 1, "200k", True, 0.5])
+def test_a_wrong_working_window_is_refused(wrong: object) -> None:
+    """B11: a policy with an impossible working window cannot be built, and the error names the field."""
+    with pytest.raises(PolicyError, match="working_window_tokens"):
+        replace(INFOLD, working_window_tokens=wrong)

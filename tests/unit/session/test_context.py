@@ -54,5 +54,25 @@ def _with_usage(message: Message) -> AssistantMessage:
 
 
 def _stamped(there: RequestContext, reply: AssistantMessage) -> list[AssistantMessage]:
-    entries = [MessageEntry(message) for message in there.complete((reply,))]
+    entries = [MessageEntry(message) for message in there.complete((reply,), log_of([]))]
     return [entry.message for entry in entries if isinstance(entry.message, AssistantMessage)]
+
+
+def test_the_size_of_each_tool_is_stored_once() -> None:
+    """B8: a reply has the sizes of the tools it was offered, unless an earlier reply of the view has the same."""
+    settings = resolve_settings(None, 8_000)
+    there, reply = RequestContext(settings, lambda: 0), _with_usage(numbered([replies("hi")])[0])
+    there.extras = RequestExtras(tools=[{"name": "read", "input_schema": {}}, {"type": "web_search"}])
+    first = _stamped(there, reply)[0]
+    log = log_of([first])
+
+    assert first.overhead is not None
+    assert [schema.name for schema in first.overhead.schemas] == ["read", "web_search"]
+    again = there.complete((reply,), log)[0]
+    assert isinstance(again, AssistantMessage)
+    assert again.overhead == Overhead(first.overhead.system, first.overhead.tools)
+    there.extras = RequestExtras(tools=[{"name": "read", "input_schema": {}}])
+    changed = there.complete((reply,), log)[0]
+    assert isinstance(changed, AssistantMessage)
+    assert changed.overhead is not None
+    assert [schema.name for schema in changed.overhead.schemas] == ["read"]

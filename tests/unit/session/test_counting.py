@@ -8,7 +8,14 @@ from infold import fit
 from infold.catalogue import FAMILIES, FamilyName, upper_bound
 from infold.core.budget import LEAST_ESTIMATED
 from infold.core.tokens import estimate, estimate_tokens
-from infold.session.counting import EXACT_MARGIN, _exact_counter, counting_for, is_trustworthy, least_for
+from infold.session.counting import (
+    EXACT_MARGIN,
+    _exact_counter,
+    counting_for,
+    is_trustworthy,
+    least_for,
+    tool_schemas,
+)
 
 PROBE = "tiktoken is great!"
 PROSE, HAN = "The ferry leaves Husum at noon. " * 20, "数据库连接失败，请检查配置文件。" * 20
@@ -139,3 +146,29 @@ def test_a_report_is_held_to_what_is_known_of_the_vocabulary() -> None:
     assert least_for(None, len) == LEAST_ESTIMATED
     scaled = least_for("claude", counting_for("claude").ruler)
     assert scaled.prose * FAMILIES["claude"].factor == pytest.approx(claude.prose)
+
+
+@pytest.mark.parametrize(
+    ("tools", "names"),
+    [
+        ([{"type": "function", "function": {"name": "bash", "parameters": {}}}], ["bash"]),
+        ([{"type": "function", "name": "bash"}, {"type": "mcp", "server_label": "github"}], ["bash", "github"]),
+        (
+            [{"name": "read", "input_schema": {}}, {"type": "web_search_20250305", "name": "web_search"}],
+            ["read", "web_search"],
+        ),
+        ([{"functionDeclarations": [{"name": "a"}, {"name": "b"}]}, {"googleSearch": {}}], ["a", "b", "googleSearch"]),
+        ('[{"name": "from text"}]', ["from text"]),
+        ("tools in prose", []),
+        ({"name": "not in a list"}, []),
+        ([None, 3, "x", {}, {"name": ""}], ["?", "name"]),
+        (None, []),
+        ([], []),
+    ],
+)
+def test_each_tool_is_measured(tools: object, names: list[str]) -> None:
+    """B8: the size of each tool is known, in the shapes of all providers; what cannot be read is left out."""
+    schemas = tool_schemas(tools, "features")
+
+    assert [schema.name for schema in schemas] == names
+    assert all(schema.tokens > 0 for schema in schemas)

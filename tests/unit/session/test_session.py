@@ -617,3 +617,33 @@ def test_thinking_is_recovered_as_far_as_there_is_any() -> None:
     assert "tool_use" not in str(folded.messages)
     assert session.recover(refusal) is None
     assert session.prepare(items).messages == folded.messages
+
+
+# A working window.
+
+
+def test_a_working_window_compacts_early_and_refuses_late() -> None:
+    """B11: a session works in its working window, but a request that cannot be made smaller may fill the model's own."""
+    settings = SessionSettings(window=100_000, working_window=8_000)
+    session = Session(MemoryStore(), "s", settings)
+    messages: list[dict[str, Any]] = [{"role": "user", "content": RULE}]
+    for number in range(30):
+        messages += step(number)
+    worked = session.prepare(messages)
+
+    assert any(isinstance(event, Compacted) for event in worked.events)
+    assert worked.gauge.count_tokens < 8_000 < worked.limit_tokens
+    large = Session(MemoryStore(), "large", settings).prepare(
+        [{"role": "user", "content": "one word after another " * 4_000}]
+    )
+    assert large.gauge.count_tokens > 8_000
+    assert large.events == ()
+    with pytest.raises(WindowExceeded, match="usable window is 85,000"):
+        Session(MemoryStore(), "huge", settings).prepare(messages[:1], tools="one word after another " * 40_000)
+
+
+@pytest.mark.parametrize("wrong", [0, -5, "200k", True, 1.5])
+def test_a_wrong_working_window_is_refused_where_it_is_written(wrong: Any) -> None:
+    """B11: settings with a working window that is not a number of tokens cannot be made, and the error has the fix."""
+    with pytest.raises(UsageError, match="working window.*such as 200_000"):
+        SessionSettings(window=8_000, working_window=wrong)

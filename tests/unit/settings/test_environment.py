@@ -11,6 +11,8 @@ EXAMPLES = {
     "preset": "proactive",
     "model": "gpt-4o",
     "window": "64k",
+    "working_window": "32k",
+    "defer_tools": "yes",
     "store": "postgresql://ada:kite@db/x",
     "compaction.auto": "off",
     "compaction.prune": "no",

@@ -111,7 +111,7 @@ def test_the_keys_of_a_project(project: Project) -> None:
     others = {key.name for key in KEYS if key.per_project and not key.name.startswith("compaction.")}
 
     assert others == {
-        *("preset", "window", "recall.enabled", "recall.budget_tokens", "plugins.seven_sections"),
+        *("preset", "window", "working_window", "recall.enabled", "recall.budget_tokens", "plugins.seven_sections"),
         *("permissions.ask", "permissions.deny"),
     }
     assert read_settings({"HOME": str(project.home)}, None).files == ()

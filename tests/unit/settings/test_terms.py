@@ -209,6 +209,8 @@ def test_every_value_of_a_session_has_an_origin(project: Project) -> None:
     assert {key: stated.origin for key, stated in values.items()} == {
         "preset": "default",
         "window": f"{path} [agents.a]",
+        "working_window": "default",
+        "defer_tools": "default",
         "compaction.auto": "preset infold",
         "compaction.prune": f"{path} (alias enable_prune)",
         "compaction.reserved": "preset infold",
@@ -228,3 +230,14 @@ def test_every_value_of_a_session_has_an_origin(project: Project) -> None:
         "permissions.ask": "default",
         "permissions.deny": "default",
     }
+
+
+def test_a_working_window_is_set_like_a_window(project: Project) -> None:
+    """B11: in a file, for a model, in the environment; a window of 0 tokens to work in is refused with the fix."""
+    settings = project.user_says('working_window = "200k"\n[models."gpt-*"]\nworking_window = 100_000\n').read()
+
+    assert settings.for_session().policy.working_window_tokens == 200_000
+    assert settings.for_session(model="gpt-5").values["working_window"].value == 100_000
+    assert settings.effective()["working_window"].value == 200_000
+    with pytest.raises(SettingsError, match="working_window.*leave it out"):
+        project.user_says("working_window = 0").read()

@@ -28,6 +28,7 @@ from infold.gateway.page.chart import draw_chart
 from infold.gateway.page.live import stream_updates
 from infold.gateway.page.templates import STATIC, ErrorPages, Templates, static_version, status_of
 from infold.ports import FullStore, SessionKey
+from infold.reports.contents import schema_contents
 from infold.reports.details import CompactionDetail, entry_detail, message_detail
 from infold.reports.listing import ListedSession, Tallies, Tally, find_sessions, list_session
 from infold.reports.log_rows import can_undo, log_rows
@@ -178,6 +179,8 @@ class _Pages:
             timeline=timeline,
             chart=draw_chart(timeline, window),
             window_tokens=window,
+            working_tokens=self._actions.working_window_of(key),
+            schemas=() if before is not None else schema_contents(tally.schemas, tally.called),
             view_tokens=count_tokens(timeline.log, timeline.overhead),
             tally=tally,
             title=excerpt(self._tallies.title(key), LONGEST_TITLE),

@@ -34,6 +34,7 @@ class RecordedActions(SessionActions):
         window_of: Callable[[SessionKey], int | None] = lambda _: 8_000,
     ) -> None:
         self.asked: list[tuple[object, ...]] = []
+        self.working_window: int | None = None
         self._is_done = is_done
         self._summarises = summarises
         self._refusal = refusal
@@ -61,6 +62,11 @@ class RecordedActions(SessionActions):
     def window_of(self, key: SessionKey) -> int | None:
         """Return the given window."""
         return self._window_of(key)
+
+    def working_window_of(self, key: SessionKey) -> int | None:
+        """Return the given working window."""
+        del key
+        return self.working_window
 
     def summarises(self, key: SessionKey) -> bool:
         """Return as given."""

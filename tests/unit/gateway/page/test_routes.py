@@ -25,7 +25,7 @@ from infold.core.entries import (
     Verdict,
 )
 from infold.core.ledger import Ledger, Quote
-from infold.core.messages import CacheLoss, FilePart, MessageId, ModelRef, SessionId, UserMessage
+from infold.core.messages import CacheLoss, FilePart, MessageId, ModelRef, Overhead, SessionId, ToolSchema, UserMessage
 from infold.errors import StoreBroken, StoreConflict, UsageError
 from infold.gateway.page.routes import (
     CONTENT_POLICY,
@@ -776,3 +776,23 @@ def test_what_recall_says_is_understood() -> None:
 
     assert {passage.handle for passage in split_passages(recall(store, KEY, "harbour key"))} == {"0.0", "2.0"}
     assert [passage.handle for passage in split_passages(recall(store, KEY, "submarine"))] == [""]
+
+
+def test_the_tools_of_each_request_are_listed() -> None:
+    """B8: each tool's share of the window, the largest first, which were never called, and the working window."""
+    schemas = (ToolSchema("read", 100), *(ToolSchema(f"mcp__{n}", 40 - n) for n in range(12)), ToolSchema(HOSTILE, 400))
+    reply = replace(reported(calls("read"), 500), overhead=Overhead(10, 900, schemas))
+    later = replace(reported(replies("b"), 700), overhead=Overhead(10, 900))
+    store = stored(user("a"), reply, result(10), later)
+    actions = RecordedActions()
+    actions.working_window = 2_000
+    page = client(store, actions).get(HERE).text
+    text = plain(page)
+
+    assert "Tools in each request" in text
+    assert re.search(r"read 100 · 1\.\d% mcp__0 40 · 0\.5% never called", text)
+    assert "6 smaller tools" in text
+    assert "of the working window of 2k" in text
+    assert "<script>alert" not in page
+    bare = replace(later, overhead=Overhead(10))
+    assert "Tools in each request" not in shown(user("a"), reply, result(10), bare)
