@@ -25,7 +25,8 @@ from infold.agent.tools.recall import make_recall_tool
 from infold.agent.tools.tool import ActionRequest
 from infold.agent.trust import default_snapshot_folder, make_workspace
 from infold.catalogue import lookup
-from infold.core.events import Event
+from infold.catalogue.served import ServedModel, ServedWindow, ServedWindows
+from infold.core.events import Event, WindowFound
 from infold.core.messages import AssistantMessage, MessageId, TextPart, UserMessage
 from infold.core.summary_request import Agent, SummaryRequest, escape_record
 from infold.errors import ModelError
@@ -65,7 +66,8 @@ class UserInterface(Struct, frozen=True):
 class RunOptions(Struct, frozen=True, kw_only=True):
     """Options of a run that win over settings.
 
-    `allow` are rules for this run alone; `window`, `working_window`, `steps` and `output_tokens` are 0 to leave them to settings or the model.
+    `allow` are rules for this run alone; `window`, `working_window`, `steps` and `output_tokens` are 0 to leave them to settings
+    or the model.
     `is_trusted`: the project's own instructions and skills may be used. `address` is the model's URL if not its provider's own.
     """
 
@@ -117,6 +119,10 @@ def open_run(
     stated = _session_settings(settings, model, agent, options, summarises=known.summarises)
     summariser = _announce_summaries(summariser_for(stated.summariser), key, ui)
     stated = replace(stated, on_event=ui.emit, summariser=summariser)
+    found = _served_window(model, options.address) if stated.window is None else None
+    if found is not None:
+        stated = replace(stated, window=found.tokens)
+        ui.emit(WindowFound(key.session_id, model.ref.full_name, found.tokens, found.source))
     session = Session(store, key.session_id, stated, tenant=key.tenant)
     permissions = settings.for_session(model=model.ref.full_name, agent=agent.name).permissions
     rules = (*default_rules(agent), *rules_from_settings(permissions))
@@ -164,6 +170,13 @@ def _session_settings(
         else stated.recovers,
         stops=True,
     )
+
+
+def _served_window(model: Model, address: str) -> ServedWindow | None:
+    """Return the window that the server at this address reports; `None` if it is the provider's own, or reports none."""
+    if not address or not isinstance(model, ServedModel):
+        return None
+    return ServedWindows().find(address, model.ref.id, model.ask_server)
 
 
 def _announce_summaries(summariser: Summariser | None, key: SessionKey, ui: UserInterface) -> Summariser | None:

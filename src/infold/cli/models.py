@@ -7,9 +7,11 @@ from msgspec.structs import asdict
 from rich.table import Table
 
 from infold.catalogue import Assumed, Lookup, ModelEntry, Prices, lookup, shipped_table
+from infold.catalogue.served import ServedModel, ServedWindows
 from infold.cli import options
 from infold.cli.render import make_table, open_console, print_json
 from infold.reports.text import plural, printable, short_number
+from infold.wiring import open_model
 
 MOST_LIKE = 10
 COLUMNS = ("window", "input", "output", "$ in", "$ out", "$ read", "$ write", "family")
@@ -21,21 +23,27 @@ PLAIN_WIDTH = 400
 @click.command("models")
 @click.argument("name", required=False)
 @click.option("--search", metavar="TEXT", help="List only models whose name, provider or family contains this text.")
+@click.option("--base-url", metavar="URL", help="Ask the server there, such as vLLM or Ollama, for the window of NAME.")
 @options.as_json
-def models(name: str | None, search: str | None, as_json: bool) -> None:
+def models(name: str | None, search: str | None, base_url: str | None, as_json: bool) -> None:
     """Show limits and prices of a model, NAME in any of its usual spellings, and how it was matched.
 
     Without NAME all models are listed. Prices are US dollars per million tokens. An unknown name gets a
-    cautious window, and the output says why.
+    cautious window, and the output says why. With --base-url the server is asked for the window it serves.
 
     \b
     Examples:
       infold models anthropic/claude-sonnet-4-5
       infold models --search gemini
+      infold models qwen3-coder --base-url http://localhost:8000/v1
     """
     if name is not None and search is not None:
         raise click.UsageError("give NAME to look one up, or --search TEXT to list several, not both")
-    if name is not None:
+    if base_url and name is None:
+        raise click.UsageError("--base-url needs NAME, the model to ask the server for")
+    if name is not None and base_url:
+        _show_served(name, base_url, as_json=as_json)
+    elif name is not None:
         _show_one(lookup(name), name, as_json=as_json)
     else:
         _show_list(_matching(search or ""), as_json=as_json)
@@ -58,6 +66,25 @@ def _show_one(found: Lookup, name: str, *, as_json: bool) -> None:
         return
     for line in _describe(found, name):
         click.echo(printable(line))
+
+
+def _show_served(name: str, base_url: str, *, as_json: bool) -> None:
+    """Show the window that a server reports for a model."""
+    with open_model(name, base_url) as model:
+        found = (
+            ServedWindows().find(base_url, model.ref.id, model.ask_server) if isinstance(model, ServedModel) else None
+        )
+    if as_json:
+        served = {
+            "window_tokens": None if found is None else found.tokens,
+            "source": None if found is None else found.source,
+        }
+        print_json({"asked": name, "served": served, **_lookup_json(lookup(name))})
+    elif found is None:
+        click.echo(f"the server at {printable(base_url)} reports no window for {printable(name)}")
+        _show_one(lookup(name), name, as_json=False)
+    else:
+        click.echo(f"{printable(name)}: a window of {found.tokens:,} tokens, as {printable(found.source)} reports")
 
 
 def _describe(found: Lookup, name: str) -> Iterator[str]:

@@ -222,6 +222,15 @@ class NotManaged(Struct, frozen=True, tag_field="event", tag="not-managed"):
     why: str
 
 
+class WindowFound(Struct, frozen=True, tag_field="event", tag="window-found"):
+    """A server reported the window of its model, which counts in place of the catalogue's; `source` is the address asked."""
+
+    session_id: str
+    model: str
+    window_tokens: int
+    source: str
+
+
 class Repaired(Struct, frozen=True, tag_field="event", tag="request-repaired"):
     """Calls without any result were answered as interrupted, because providers refuse such a request; reported once per
     call."""
@@ -256,6 +265,7 @@ Event: TypeAlias = (
     | Restored
     | FailedOpen
     | NotManaged
+    | WindowFound
     | Repaired
     | Exceeded
     | MediaNotStored

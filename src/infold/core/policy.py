@@ -267,10 +267,11 @@ class Policy(Struct, frozen=True):
 
     `auto` off means off. `reached`: whether a count equal to the trigger acts. `window_tokens` overrides the model's
     window; `working_window_tokens` is how much of it to work in: trigger and target follow from it as if it were the window,
-    but a request that cannot be made smaller may fill the window itself. `attempts` limits compactions per user prompt, `None` means no limit. `less_freed`: whether the tokens freed by
-    pruning are subtracted from reported usage. `clip`: whether a single part too large for the window is shortened.
-    `priced`: whether the head is also folded if that is cheaper at the model's prices. `continue_always`: whether a
-    continue message follows every automatic compaction or only work in progress.
+    but a request that cannot be made smaller may fill the window itself. `attempts` limits compactions per user prompt,
+    `None` means no limit. `less_freed`: whether the tokens freed by pruning are subtracted from reported usage. `clip`:
+    whether a single part too large for the window is shortened. `priced`: whether the head is also folded if that is cheaper
+    at the model's prices. `continue_always`: whether a continue message follows every automatic compaction or only work in
+    progress.
     """
 
     name: str

@@ -20,12 +20,12 @@ from threading import Lock
 
 from msgspec.structs import replace
 
-from infold.catalogue import Assumed, lookup
+from infold.catalogue import ASSUMED_CONTEXT_TOKENS, lookup
 from infold.errors import UsageError
 from infold.gateway.event_hub import EventHub
 from infold.observers.bus import Bus
 from infold.ports import FullStore
-from infold.proxy.managed_request import ManagedRequest, Send
+from infold.proxy.managed_request import ManagedRequest, Send, Server
 from infold.proxy.request import ParsedRequest
 from infold.proxy.sessions import RecentlyUsed, SessionPool, StoreCircuitBreaker
 from infold.session.process_settings import settings_from
@@ -166,10 +166,14 @@ class TenantSessions:
         self._logged: set[str] = set()
         self._breaker = StoreCircuitBreaker()
 
-    def begin(self, tenant: str, parsed: ParsedRequest, send: Send) -> ManagedRequest:
+    def begin(self, tenant: str, parsed: ParsedRequest, send: Send, server: Server | None = None) -> ManagedRequest:
         """Find the session of a request and make the request fit; raise `WindowExceeded` if that is impossible."""
         model = parsed.asked.model
-        return self._pools.get((tenant, model), lambda: self._open_pool(tenant, model)).begin(parsed, send)
+        pool = self._pools.get((tenant, model), lambda: self._open_pool(tenant, model))
+        managed = pool.begin(parsed, send, server)
+        if managed.session.is_window_assumed:
+            self._log_unknown(model)
+        return managed
 
     def close(self) -> None:
         """Cancel what runs in the background; the store stays open."""
@@ -189,12 +193,9 @@ class TenantSessions:
         return replace(given, background=given.background or background.origin == "default")
 
     def _open_pool(self, tenant: str, model: str) -> SessionPool:
-        settings = self.settings_for(model, tenant)
-        if settings.window is None:
-            self._log_unknown(model)
         return SessionPool(
             self.store,
-            settings,
+            self.settings_for(model, tenant),
             tenant,
             most_open=MOST_OPEN,
             breaker=self._breaker,
@@ -203,15 +204,13 @@ class TenantSessions:
 
     def _log_unknown(self, model: str) -> None:
         """Log a model whose window is not known, once: its sessions may be compacted far earlier than necessary."""
-        found = lookup(model)
-        if not isinstance(found, Assumed):
-            return
         with self._lock:
             if model in self._logged or len(self._logged) >= MOST_LOGGED:
                 return
             self._logged.add(model)
         _log.warning(
-            "the window of %r is not known, so %s tokens are assumed; set it by --window, or for this model in infold.toml",
+            "the window of %r is not known and its server reports none, so %s tokens are assumed; set it by --window, or for "
+            "this model in infold.toml",
             model[:LONGEST_LOGGED],
-            f"{found.entry.context_tokens:,}",
+            f"{ASSUMED_CONTEXT_TOKENS:,}",
         )

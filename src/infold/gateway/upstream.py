@@ -23,6 +23,7 @@ import httpcore2
 import httpx2
 from msgspec import Struct
 
+from infold.catalogue.served import Question
 from infold.errors import UsageError
 from infold.formats.requests import BETA_HEADER, add_betas, unstreamed_path
 from infold.gateway.auth import COOKIE, TOKEN_HEADER
@@ -274,6 +275,16 @@ class Sender:
         finally:
             await response.aclose()
         return UpstreamReply(response.status_code, bytes(body))
+
+    async def look_up(self, outgoing: Outgoing, question: Question) -> bytes | None:
+        """Ask where a client's request goes, with its credentials; return the answer, `None` if there is none."""
+        asked = Outgoing(question.method, httpx2.URL(question.url), outgoing.headers)
+        try:
+            async with asyncio.timeout(question.seconds):
+                reply = await self.ask(asked, question.body)
+        except (TimeoutError, httpx2.HTTPError):
+            return None
+        return reply.body if reply.status == 200 else None
 
 
 class _Body(httpx2.AsyncByteStream):

@@ -83,6 +83,7 @@ FAMILIES = (
         "not_managed_total",
         "Requests relayed at their own size: the provider holds the history, or the body is not read.",
     ),
+    MetricFamily("windows_found_total", "Windows that servers reported for their models."),
     MetricFamily("calls_repaired_total", "Calls without a result that were answered as interrupted."),
     MetricFamily("plugin_failures_total", "Times that a plugin was passed over.", ("plugin",)),
 )
@@ -133,6 +134,7 @@ _COUNTED: Mapping[type[Event], str] = {
     events.StubRepeated: "stubs_repeated_total",
     events.SummariserPaused: "summariser_pauses_total",
     events.SummariserResumed: "summariser_pauses_ended_total",
+    events.WindowFound: "windows_found_total",
 }
 """Events of which only the number counts."""
 

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from infold.catalogue import cost_of
+from infold.catalogue.served import Question
 from infold.core.judge import Answer, ModelAnswer
 from infold.core.summary_request import SummaryRequest
 from infold.errors import (
@@ -60,6 +61,13 @@ class OwnRequest(Struct, frozen=True):
 
 Send = Callable[[OwnRequest], UpstreamReply | Awaitable[UpstreamReply]]
 """Sends a request where the client's goes, with its credentials, and gives the complete answer, or what to await for it."""
+
+
+class Server(Struct, frozen=True):
+    """Where a client's request goes: its URL, and a way to ask the same server a question of infold's own."""
+
+    url: str
+    ask: Callable[[Question], bytes | Awaitable[bytes | None] | None]
 
 
 class ManagedRequest:

@@ -19,19 +19,22 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.catalogue import lookup
+from infold.catalogue.served import Question, ServedWindows
 from infold.core.budget import Window
+from infold.core.events import WindowFound
 from infold.core.log import Log
 from infold.core.logged_message import LoggedMessage
 from infold.core.messages import AssistantMessage, Message, calls_of, fingerprint, is_from_caller
 from infold.errors import HistoryChanged, StoreBroken, StoreError
 from infold.formats.requests import ProviderRequest
 from infold.ports import FullStore
-from infold.proxy.managed_request import LEAST_SUMMARISER_TOKENS, ManagedRequest, Send, summarise_upstream
+from infold.proxy.managed_request import LEAST_SUMMARISER_TOKENS, ManagedRequest, Send, Server, summarise_upstream
 from infold.proxy.request import IncomingHistory, ParsedRequest, fingerprint_of
 from infold.session.history import starts_with_fold, stored_prefix_length
 from infold.session.session import Session
 from infold.session.settings import SessionSettings
 from infold.session.summariser import Callbacks
+from infold.session.threads import wait_on_loop
 from infold.wiring import open_store, summariser_for
 
 MOST_OPEN = 256
@@ -155,13 +158,25 @@ class SessionPool:
         self._agents: RecentlyUsed[WeakSet[Session]] = RecentlyUsed(most_open)
         self._lock = Lock()
         self._claims: dict[str, list[IncomingHistory]] = {}
+        self._served = ServedWindows()
 
-    def begin(self, parsed: ParsedRequest, send: Send) -> ManagedRequest:
+    def begin(self, parsed: ParsedRequest, send: Send, server: Server | None = None) -> ManagedRequest:
         """Find the session of a request and make the request fit; raise `WindowExceeded` if that is impossible.
 
-        While the store fails, the session is another one, in memory only, so that requests still fit.
+        If the window is not stated, `server` is asked for it. While the store fails, the session is another one, in memory only,
+        so that requests still fit.
         """
-        settings = with_own_summariser(settings_for(self._settings, parsed.asked))
+        settings, found = settings_for(self._settings, parsed.asked), None
+        if settings.window is None and server is not None:
+            found = self._served.find(server.url, parsed.asked.model, partial(_ask, server))
+            settings = replace(settings, window=None if found is None else found.tokens)
+        managed = self._begin(parsed, send, with_own_summariser(settings))
+        if found is not None and found.is_new:
+            model, name = parsed.asked.model, managed.session.log.session_id
+            managed.session.publish(WindowFound(name, model, found.tokens, found.source))
+        return managed
+
+    def _begin(self, parsed: ParsedRequest, send: Send, settings: SessionSettings) -> ManagedRequest:
         name = parsed.session_name
         if name is None:
             unnamed = self._open(open_store("memory"), replace(settings, background=False), UNNAMED)
@@ -273,6 +288,11 @@ class SessionPool:
         if session.log.next_sequence == 0 and parsed.history.is_compacted:
             for other in others:
                 other.cancel_ahead()
+
+
+def _ask(server: Server, question: Question) -> bytes | None:
+    answer = server.ask(question)
+    return answer if answer is None or isinstance(answer, bytes) else wait_on_loop(answer)
 
 
 def settings_for(settings: SessionSettings, asked: ProviderRequest) -> SessionSettings:

@@ -302,6 +302,8 @@ def describe_event(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - a sen
             return _describe_miss(event)
         case events.NotManaged():
             return f"a request was relayed at its own size: {event.why}"
+        case events.WindowFound():
+            return f"the window of {event.model} is {event.window_tokens:,} tokens, as {event.source} reports"
         case events.Repaired():
             return f"answered as interrupted, because there is no result: {_number(len(event.call_ids), 'call')}"
         case events.Exceeded():

@@ -197,6 +197,15 @@ class Session:
         """Where to subscribe to the events of this session."""
         return self._bus
 
+    @property
+    def is_window_assumed(self) -> bool:
+        """Whether the window is a cautious guess, because neither settings, catalogue nor server have it."""
+        return self._settings.is_window_assumed
+
+    def publish(self, *events: Event) -> None:
+        """Report events to the observers of this session."""
+        self._writer.publish(*events)
+
     # Requests and replies.
 
     def prepare(

@@ -9,7 +9,7 @@ from typing import get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.catalogue import Known, Lookup, Override, binds_thinking, compacts_natively, lookup
+from infold.catalogue import Assumed, Known, Lookup, Override, binds_thinking, compacts_natively, lookup
 from infold.core.budget import Window
 from infold.core.events import Compacted, Event
 from infold.core.gauge import NativeUse, Rates
@@ -142,7 +142,7 @@ class ResolvedSettings(Struct, frozen=True, kw_only=True):
 
     `known` is the catalogue's answer, `None` if no model was named. `summarises`: a model can be asked; `summariser_tokens` is
     its window if it is not the session's own model, and `shares_prefix` says that it is sent what the session's model is sent.
-    `defers`: summaries are written in the background.
+    `defers`: summaries are written in the background. `is_window_assumed`: the window is a guess.
     """
 
     policy: Policy
@@ -151,6 +151,7 @@ class ResolvedSettings(Struct, frozen=True, kw_only=True):
     rendering: Rendering
     model: str = ""
     known: Lookup | None = None
+    is_window_assumed: bool = False
     rates: Rates | None = None
     format: str | None = None
     summarises: bool = False
@@ -195,6 +196,7 @@ def resolve_settings(
         rendering=Rendering(ruler, chosen.stub, recall, least_for(family, ruler), binds),
         model=model or "",
         known=known,
+        is_window_assumed=window is None and isinstance(known, Assumed),
         rates=rates_of(known),
         cache_seconds=(known.entry.cache_lifetime_seconds if known else None) or CACHE_SECONDS,
     )

@@ -101,6 +101,17 @@ _current: ContextVar[LoopCalls | None] = ContextVar("infold_loop_calls", default
 """The calls of the operation that runs here; `None` if no event loop waits for it."""
 
 
+def wait_on_loop(awaitable: Awaitable[T]) -> T:
+    """Await something on the event loop of the operation that runs in this thread; raise `CancelledError` if it is cancelled."""
+    calls = _current.get()
+    assert calls is not None, "an operation of an event loop"
+
+    async def result() -> T:
+        return await awaitable
+
+    return calls.wait_for(result)
+
+
 class LoopCallbacks(Callbacks):
     """Calls the code of a session's caller on the event loop of the operation that is running.
 

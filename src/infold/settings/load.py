@@ -290,6 +290,7 @@ _DANGERS = {
     "permissions.allow": "it decides what an agent does without asking",
     "model": "it decides which model is asked and paid",
     "compaction.model": "it decides which model is asked and paid",
+    "defer_tools": "it changes which tools a provider is sent",
     "store": "it decides where sessions are kept",
     "store_limits": "it deletes sessions",
     "plugins": "it decides which plugins run",

@@ -72,6 +72,7 @@ class ScriptedServer:
     The script is called with one request at a time; an exception in it is raised when the `with` block ends. With
     `window_tokens` a larger request is rejected in its provider's own words before the script sees it; the server counts
     `factor` tokens for each of ours. To a request for OpenAI's compaction the script says the summary, which is sent sealed.
+    `served_tokens` is the window that its list of models reports, as vLLM's does.
     """
 
     def __init__(
@@ -81,7 +82,10 @@ class ScriptedServer:
         window_tokens: int | None = None,
         factor: float = 1.0,
         trouble: Trouble = NO_TROUBLE,
+        served_tokens: int | None = None,
     ) -> None:
+        self._served_tokens = served_tokens
+        self._lookups: list[ScriptedRequest] = []
         self._answer = answer
         self._window_tokens = window_tokens
         self._factor = factor
@@ -98,9 +102,15 @@ class ScriptedServer:
 
     @property
     def requests(self) -> tuple[ScriptedRequest, ...]:
-        """All requests so far, in the order of arrival."""
+        """All requests with a body so far, in the order of arrival; what asks for the server's window is not among them."""
         with self._lock:
             return tuple(self._requests)
+
+    @property
+    def lookups(self) -> tuple[ScriptedRequest, ...]:
+        """All requests without a body so far, such as for the list of models, and those that ask for the server's window."""
+        with self._lock:
+            return tuple(self._lookups)
 
     def __enter__(self) -> "ScriptedServer":
         self._listener = _Listener(self._respond)
@@ -127,10 +137,14 @@ class ScriptedServer:
             return _error(400, f"the request cannot be read: {error}")
         if wire is not None and not count_field:
             return self._ask_script(request)
-        self._keep(request)
+        is_lookup = not content or place.endswith("/api/show")
+        with self._lock:
+            (self._lookups if is_lookup else self._requests).append(request)
         if count_field:
             return _Whole(200, _json({count_field: request.tokens}))
-        return _model_list(place) if place.endswith("/models") else _error(404, f"nothing is at {place}")
+        if place.endswith("/models"):
+            return _model_list(place, self._served_tokens)
+        return _error(404, f"nothing is at {place}")
 
     def _keep(self, request: ScriptedRequest) -> int:
         with self._lock:
@@ -208,12 +222,13 @@ def _error(status: int, words: str) -> "_Whole":
     return _Whole(status, _json({"type": "error", "error": {"type": "invalid_request_error", "message": words}}))
 
 
-def _model_list(path: str) -> "_Whole":
+def _model_list(path: str, served_tokens: int | None) -> "_Whole":
     """List the one model in a shape that every SDK can read."""
     if path.startswith("/v1beta"):
         return _Whole(200, _json({"models": [{"name": f"models/{MODEL}"}]}))
     model = {"id": MODEL, "object": "model", "created": 0, "owned_by": "infold"}
     model |= {"type": "model", "display_name": "Scripted", "created_at": "2024-01-01T00:00:00Z"}
+    model |= {} if served_tokens is None else {"max_model_len": served_tokens}
     page = {"object": "list", "data": [model], "has_more": False, "first_id": MODEL, "last_id": MODEL}
     return _Whole(200, _json(page))
 

@@ -4,14 +4,16 @@ If infold fails, the caller's request is sent as it is and its reply is passed o
 once, as coroutines; for a sync client they never suspend, so that `_run` gets their result at once.
 """
 
-from asyncio import to_thread
+from asyncio import timeout, to_thread
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, closing, contextmanager
 from functools import cache, partial
+from time import monotonic
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import httpx2
 
+from infold.catalogue.served import MOST_ANSWER_BYTES, Question
 from infold.core.events import Event, FailedOpen, NotManaged
 from infold.errors import UsageError
 from infold.formats.overflow import Overflow
@@ -26,7 +28,7 @@ from infold.formats.requests import (
 )
 from infold.observers.bus import Bus
 from infold.ports import FullStore
-from infold.proxy.managed_request import ManagedRequest, OwnRequest, ReplyObserver, UpstreamReply
+from infold.proxy.managed_request import ManagedRequest, OwnRequest, ReplyObserver, Server, UpstreamReply
 from infold.proxy.request import SESSION_HEADER, ParsedRequest, parse_request
 from infold.proxy.sessions import SessionPool, settings_for
 from infold.session.settings import SessionSettings
@@ -36,6 +38,7 @@ Tell = Callable[[FailedOpen | NotManaged], None]
 """Reports a request that was sent as it is; must not raise."""
 
 ACCEPTED_ENCODING = "accept-encoding"
+CONTENT_TYPE = "content-type"
 IDEMPOTENCY_KEY = "idempotency-key"
 FRAMING = frozenset({"content-length", "transfer-encoding", "content-encoding"})
 
@@ -162,7 +165,8 @@ class _Relay(Generic[Inner]):
         managed: ManagedRequest | None = None
         with self._failing_open(parsed.session_name):
             ask = partial(_ask, request, calls)
-            managed = await calls.prepare(lambda: self._pool.begin(parsed, ask))
+            server = Server(str(request.url), partial(_look_up, request, calls))
+            managed = await calls.prepare(lambda: self._pool.begin(parsed, ask, server))
             if managed.store_error is not None:
                 self._tell(_failure(parsed.session_name, managed.store_error))
         return managed
@@ -257,6 +261,19 @@ class _BlockingCalls:
         response = self._client.send(request)
         return UpstreamReply(response.status_code, response.content)
 
+    def look_up(self, request: httpx2.Request, seconds: float) -> bytes | None:
+        body, until = bytearray(), monotonic() + seconds
+        try:
+            response = self._client.send(request, stream=True, follow_redirects=False)
+            with closing(response):
+                for chunk in response.iter_bytes():
+                    body += chunk
+                    if not _is_in_time(body, until):
+                        return None
+        except httpx2.HTTPError:
+            return None
+        return bytes(body) if response.status_code == 200 else None
+
 
 class _AwaitedCalls:
     def __init__(self, client: httpx2.AsyncClient, threads: ThreadBridge) -> None:
@@ -284,6 +301,24 @@ class _AwaitedCalls:
     async def ask(self, request: httpx2.Request) -> UpstreamReply:
         response = await self._client.send(request)
         return UpstreamReply(response.status_code, response.content)
+
+    async def look_up(self, request: httpx2.Request, seconds: float) -> bytes | None:
+        try:
+            async with timeout(seconds):
+                response = await self._client.send(request, stream=True, follow_redirects=False)
+                body, until = bytearray(), monotonic() + seconds
+                async with aclosing(response):
+                    async for chunk in response.aiter_bytes():
+                        body += chunk
+                        if not _is_in_time(body, until):
+                            return None
+        except (TimeoutError, httpx2.HTTPError):
+            return None
+        return bytes(body) if response.status_code == 200 else None
+
+
+def _is_in_time(body: bytearray, until: float) -> bool:
+    return len(body) <= MOST_ANSWER_BYTES and monotonic() < until
 
 
 _Calls: TypeAlias = _BlockingCalls | _AwaitedCalls
@@ -427,6 +462,15 @@ def _ask(request: httpx2.Request, calls: _Calls, own: OwnRequest) -> UpstreamRep
     if own.betas:
         another.headers[BETA_HEADER] = add_betas(another.headers.get(BETA_HEADER, ""), own.betas)
     return calls.ask(another)
+
+
+def _look_up(request: httpx2.Request, calls: _Calls, question: Question) -> bytes | Awaitable[bytes | None] | None:
+    """Ask the server that a caller's request goes to, with its credentials."""
+    half = question.seconds / 2  # one half to connect, the other to answer
+    asked = _with_body(request, question.body, IDEMPOTENCY_KEY, *(() if question.body else (CONTENT_TYPE,)))
+    asked.method, asked.url = question.method, httpx2.URL(question.url)
+    asked.extensions = {"timeout": httpx2.Timeout(half).as_dict()}
+    return calls.look_up(asked, question.seconds)
 
 
 def _as_another_request(request: httpx2.Request, content: bytes) -> httpx2.Request:

@@ -8,7 +8,8 @@ import pytest
 from infold.agent.events import SessionTitled, SummaryStarted
 from infold.agent.run import AgentRun, RunEvent, RunOptions, UserInterface, open_run
 from infold.agent.trust import default_snapshot_folder
-from infold.core.events import Compacted, SummaryProgressed, SummaryRejected
+from infold.catalogue.served import Question
+from infold.core.events import Compacted, SummaryProgressed, SummaryRejected, WindowFound
 from infold.core.messages import (
     AssistantMessage,
     ModelRef,
@@ -287,3 +288,32 @@ def test_steps_are_bounded_by_settings_or_for_this_work(tmp_path: Path) -> None:
 
     assert open_in(tmp_path, model_saying(*looks), variables=two).run("Look.").steps == 2
     assert open_in(tmp_path, model_saying(*looks), variables=two, steps=3).run("Look.").steps == 3
+
+
+class ServedByUs(ScriptedModel):
+    """A model whose server reports its window."""
+
+    def ask_server(self, question: Question) -> bytes | None:
+        """Answer as vLLM does."""
+        return b'{"data": [{"id": "x", "max_model_len": 12288}]}' if question.url.endswith("/v1/models") else None
+
+
+def test_the_agents_server_is_asked_for_its_window(tmp_path: Path) -> None:
+    """B11: a model at an address of the user's own has the window its server reports, unless a window is stated."""
+    events: list[RunEvent] = []
+    model, address = ServedByUs(lambda _: Say("yes")), "http://localhost:8000/v1"
+    work = open_in(tmp_path, model, events, window=0, address=address)
+
+    assert work.session.window_tokens == 12_288
+    assert [event.window_tokens for event in events if isinstance(event, WindowFound)] == [12_288]
+    assert open_in(tmp_path, model, window=64_000, address=address).session.window_tokens == 64_000
+    assert open_in(tmp_path, model, window=0).session.window_tokens != 12_288
+
+
+def test_a_working_window_is_an_option_of_the_agent(tmp_path: Path) -> None:
+    """B11: a run works in the working window of its options, or of the settings."""
+    model = ScriptedModel(lambda _: Say("yes"))
+    given = open_in(tmp_path, model, working_window=20_000).session.policy
+    stated = open_in(tmp_path, model, variables={**PLAIN, "INFOLD_WORKING_WINDOW": "30k"}).session.policy
+
+    assert (given.working_window_tokens, stated.working_window_tokens) == (20_000, 30_000)

@@ -7,6 +7,7 @@ from click.testing import CliRunner, Result
 
 from infold.catalogue import shipped_table
 from infold.cli.main import main
+from infold.testing.scripted_server import ScriptedServer
 
 
 def models(*arguments: str) -> Result:
@@ -81,3 +82,18 @@ def test_nothing_found_is_told() -> None:
 
     assert (told.exit_code, told.stdout) == (0, "")
     assert "try a shorter one" in told.stderr
+
+
+def test_a_server_is_asked_for_its_window() -> None:
+    """B11: with an address, the window that is served is shown, and where it was reported; else what the catalogue has."""
+    with ScriptedServer(served_tokens=12_288) as server:
+        shown = models("my-model", "--base-url", f"{server.url}/v1").stdout
+        told = json.loads(models("my-model", "--base-url", f"{server.url}/v1", "--json").stdout)
+    with ScriptedServer() as server:
+        unknown = models("my-model", "--base-url", f"{server.url}/v1").stdout
+
+    assert "a window of 12,288 tokens, as http://127.0.0.1" in shown
+    assert told["served"]["window_tokens"] == 12_288
+    assert "reports no window for my-model" in unknown
+    assert "32,768 tokens is assumed" in unknown
+    assert models("--base-url", "http://localhost/v1").exit_code == 2

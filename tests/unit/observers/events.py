@@ -24,6 +24,7 @@ from infold.core.events import (
     SummariserResumed,
     SummaryProgressed,
     SummaryRejected,
+    WindowFound,
 )
 
 __all__ = ["EVENTS", "SECRET"]
@@ -48,6 +49,7 @@ EVENTS: tuple[Event, ...] = (
     Restored("s", 4, 900),
     FailedOpen("s", SECRET),
     NotManaged("s", SECRET),
+    WindowFound("s", "m", 8_192, "http://localhost/props"),
     Repaired("s", (SECRET,)),
     Exceeded("s", 900, 800),
     MediaNotStored("s", "image/png", SECRET, 9_000, 8_000),

@@ -27,6 +27,7 @@ from infold.core.events import (
     SummariserResumed,
     SummaryProgressed,
     SummaryRejected,
+    WindowFound,
 )
 from infold.session.report import describe_event, describe_safety
 
@@ -63,6 +64,7 @@ TOLD: list[tuple[Event, str]] = [
     (Restored("s", 12, 34_567), "entry 12 was undone; the view has 34,567 tokens again"),
     (FailedOpen("s", "the store is gone"), "relayed unchanged: the store is gone"),
     (NotManaged("s", "the provider holds it"), "relayed at its own size: the provider holds it"),
+    (WindowFound("s", "m", 8_192, "http://localhost/props"), "m is 8,192 tokens, as http://localhost/props reports"),
     (Repaired("s", ("a",)), "there is no result: 1 call"),
     (Repaired("s", ("a", "b")), "there is no result: 2 calls"),
     (Exceeded("s", 5_000, 4_000), "still 5,000 tokens for 4,000 usable"),

@@ -645,5 +645,5 @@ def test_a_working_window_compacts_early_and_refuses_late() -> None:
 @pytest.mark.parametrize("wrong", [0, -5, "200k", True, 1.5])
 def test_a_wrong_working_window_is_refused_where_it_is_written(wrong: Any) -> None:
     """B11: settings with a working window that is not a number of tokens cannot be made, and the error has the fix."""
-    with pytest.raises(UsageError, match="working window.*such as 200_000"):
+    with pytest.raises(UsageError, match=r"working window.*such as 200_000"):
         SessionSettings(window=8_000, working_window=wrong)

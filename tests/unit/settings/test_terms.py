@@ -239,5 +239,5 @@ def test_a_working_window_is_set_like_a_window(project: Project) -> None:
     assert settings.for_session().policy.working_window_tokens == 200_000
     assert settings.for_session(model="gpt-5").values["working_window"].value == 100_000
     assert settings.effective()["working_window"].value == 200_000
-    with pytest.raises(SettingsError, match="working_window.*leave it out"):
+    with pytest.raises(SettingsError, match=r"working_window.*leave it out"):
         project.user_says("working_window = 0").read()

@@ -105,7 +105,7 @@ def test_gemini_lists_its_model() -> None:
         with connection.getresponse() as response:
             assert json.loads(response.read()) == {"models": [{"name": "models/scripted"}]}
         connection.close()
-        assert server.requests[0].format == ""
+        assert server.lookups[0].format == ""
 
 
 # The log.

@@ -10,7 +10,7 @@ import openai
 import pytest
 
 from infold import wrap
-from infold.core.events import Event, FailedOpen
+from infold.core.events import Event, FailedOpen, WindowFound
 from infold.errors import StoreClosed, UsageError
 from infold.session.settings import SessionSettings
 from infold.stores.memory import MemoryStore
@@ -118,7 +118,7 @@ def test_what_the_inner_client_adds_is_kept() -> None:
     assert request.headers["cookie"] == "a=1"
     assert request.headers["authorization"] == f"Bearer {KEY}"
     assert request.path.endswith("api-version=7")
-    assert hooked == ["/v1/chat/completions"]
+    assert hooked.count("/v1/chat/completions") == 1
 
 
 def test_what_is_switched_off_is_off_in_a_wrapped_client() -> None:
@@ -244,3 +244,55 @@ def test_a_callback_that_raises_harms_nobody() -> None:
             assert chat(wrapped) == "Hello!"
 
     assert [type(event) for event in heard] == [FailedOpen]
+
+
+def test_a_server_is_asked_for_its_window() -> None:
+    """B11: a local server that reports its window is asked once, through the caller's own client and with its key."""
+    heard: list[Event] = []
+    with ScriptedServer(served_tokens=4_096) as server:
+        client = openai.OpenAI(api_key=KEY, base_url=f"{server.url}/v1")
+        with wrap(client, SessionSettings(on_event=heard.append), session="s") as wrapped:
+            chat(wrapped)
+            chat(wrapped)
+        looked = [(one.path, one.headers["authorization"]) for one in server.lookups]
+
+    assert looked == [("/v1/models", f"Bearer {KEY}")]
+    assert [(event.model, event.window_tokens) for event in heard if isinstance(event, WindowFound)] == [("m", 4_096)]
+
+
+def test_an_async_client_asks_too() -> None:
+    """B11: the same for an async client."""
+    heard: list[Event] = []
+
+    async def main(url: str) -> None:
+        client = openai.AsyncOpenAI(api_key=KEY, base_url=f"{url}/v1")
+        async with wrap(client, SessionSettings(on_event=heard.append), session="s") as wrapped:
+            await wrapped.chat.completions.create(model="m", messages=HI)
+
+    with ScriptedServer(served_tokens=4_096) as server:
+        asyncio.run(main(server.url))
+        assert [one.path for one in server.lookups] == ["/v1/models"]
+    assert [event.window_tokens for event in heard if isinstance(event, WindowFound)] == [4_096]
+
+
+@pytest.mark.parametrize("served", [None, 4_096])
+def test_redirects_and_errors_are_no_answer(served: int | None) -> None:
+    """B11: a question follows no redirect, since that would take the key elsewhere, and a failure changes nothing."""
+    asked: list[str] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        asked.append(request.url.path)
+        if request.url.path == "/v1/chat/completions":
+            return httpx2.Response(200, json={"choices": [{"message": {"role": "assistant", "content": "yes"}}]})
+        if served is None:
+            raise httpx2.ConnectError("no")
+        return httpx2.Response(307, headers={"location": "http://elsewhere.test/models"})
+
+    inner = httpx2.Client(transport=httpx2.MockTransport(answer), follow_redirects=True)
+    with wrap(openai.OpenAI(api_key=KEY, base_url="http://localhost/v1", http_client=inner)) as client:
+        assert chat(client) == "yes"
+        assert chat(client) == "yes"
+
+    assert asked.count("/v1/models") == 1
+    assert asked.count("/v1/chat/completions") == 2
+    assert "/models" not in asked
