@@ -192,7 +192,7 @@ def budget_for(window: Window, policy: Policy) -> Budget:
     """Return the budget of a window under a policy; raise `PolicyError` if they contradict each other."""
     stated = policy.window_tokens
     own = window if stated is None else Window(stated, output_tokens=window.output_tokens)
-    seen = _working_window(own, policy.working_window_tokens)
+    seen = own if policy.working_window_tokens is None else _working_window(own, policy.working_window_tokens)
     if seen.context_tokens == 0:
         return Budget(0, 0, 0, 0, bounded=False, limit_bytes=window.request_bytes)
     usable = _usable_tokens(seen, policy)
@@ -210,9 +210,9 @@ def budget_for(window: Window, policy: Policy) -> Budget:
     return Budget(usable, limit, trigger, target, limit_bytes=window.request_bytes)
 
 
-def _working_window(own: Window, working_tokens: int | None) -> Window:
-    """Return the window to work in: the model's own if no smaller one is stated."""
-    if working_tokens is None or 0 < own.context_tokens <= working_tokens:
+def _working_window(own: Window, working_tokens: int) -> Window:
+    """Return the window to work in: the model's own if the stated one is not smaller."""
+    if 0 < own.context_tokens <= working_tokens:
         return own
     output = own.output_tokens
     return Window(

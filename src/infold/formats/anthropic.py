@@ -4,8 +4,11 @@ Tool results must come first in the user message after their calls, in one messa
 caller's. Thinking blocks are bound to the conversation they were created in and are sent back untouched.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
+
+from msgspec import Struct
 
 from infold.core.messages import (
     AssistantMessage,
@@ -362,6 +365,73 @@ def drops_thinking(body: Mapping[str, Any]) -> bool:
     thinking = body.get("thinking")
     binding = thinking.get("block_binding") if isinstance(thinking, Mapping) else None
     return isinstance(binding, Mapping) and binding.get("prefix_mismatch_behavior") == "drop_block"
+
+
+LEAST_TOOLS_DEFERRED = 10
+"""With fewer tools than this, searching for one costs more than all of their definitions."""
+
+LEAST_TOOLS_LOADED = 3
+"""Tools that are always loaded: those that were called, else the first of the request."""
+
+TOOL_SEARCH = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
+_TOOL_SEARCH_TYPE = "tool_search_tool_"
+
+
+class DeferredTools(Struct, frozen=True):
+    """The `tools` of a request with some of them left to the provider's tool search, and those that are still loaded."""
+
+    tools: tuple[object, ...]
+    loaded: tuple[object, ...]
+
+
+def defer_tools(body: Mapping[str, Any], called: Set[str]) -> DeferredTools | None:
+    """Leave the tools that were never called to the provider's tool search; `None` if the request is better sent as it is.
+
+    That is the case if it has few tools, already searches for tools itself, or is for a model without the search. The same
+    tools stay loaded for as long as the history grows: only those can be called without being found by a search first, and
+    what was found so stays deferred.
+    """
+    tools, items = body.get("tools"), body.get("messages")
+    if not isinstance(tools, list) or not isinstance(items, list) or not _searches_tools(str(body.get("model"))):
+        return None
+    if any(not isinstance(tool, dict) or _is_search(tool) for tool in tools):
+        return None
+    choice = body.get("tool_choice")
+    kept = (called - _found_tools(items)) | {choice.get("name") if isinstance(choice, Mapping) else None}
+    deferred = [place for place, tool in enumerate(tools) if tool.get("name") not in kept and _is_deferrable(tool)]
+    late = set(deferred[max(0, LEAST_TOOLS_LOADED - (len(tools) - len(deferred))) :])
+    if len(tools) < LEAST_TOOLS_DEFERRED or not late:
+        return None
+    marked = ({**tool, "defer_loading": True} if place in late else tool for place, tool in enumerate(tools))
+    loaded = (tool for place, tool in enumerate(tools) if place not in late)
+    return DeferredTools((TOOL_SEARCH, *marked), (TOOL_SEARCH, *loaded))
+
+
+def _searches_tools(model: str) -> bool:
+    """Return whether a model has the tool search: Claude from 4.5 on."""
+    family = re.search(r"claude-(?:[a-z]+-)?(\d+)(?:[.-](\d)(?!\d))?", model.lower())
+    return family is not None and (int(family[1]), int(family[2] or 0)) >= (4, 5)
+
+
+def _is_search(tool: Mapping[str, Any]) -> bool:
+    return "defer_loading" in tool or str(tool.get("type")).startswith(_TOOL_SEARCH_TYPE)
+
+
+def _is_deferrable(tool: Mapping[str, Any]) -> bool:
+    """Return whether a tool is the client's own, and no cache mark needs it to be loaded."""
+    return tool.get("type", "custom") == "custom" and "cache_control" not in tool and bool(tool.get("name"))
+
+
+def _found_tools(value: object) -> set[str]:
+    """Return the tools that searches in a history have found."""
+    if isinstance(value, list):
+        return set().union(*map(_found_tools, value))
+    if not isinstance(value, Mapping):
+        return set()
+    if value.get("type") == "tool_reference":
+        return {str(value.get("tool_name"))}
+    nested = (value.get(field) for field in ("content", "tool_references"))
+    return set().union(*(_found_tools(one) for one in nested if isinstance(one, list | Mapping)))
 
 
 def thinking_fields(body: Mapping[str, Any]) -> Item:

@@ -45,7 +45,7 @@ from infold.gateway.upstream import (
     with_betas,
     without,
 )
-from infold.proxy.managed_request import ManagedRequest, ReplyObserver, Server
+from infold.proxy.managed_request import ManagedRequest, ReplyObserver, UpstreamServer
 from infold.proxy.request import SESSION_HEADER, ParsedRequest, parse_request
 
 MANAGED = "managed"
@@ -188,7 +188,7 @@ class Relay:
                     self._hub.observe(NotManaged(incoming.headers.get(SESSION_HEADER, ""), parsed.why))
                 return incoming.relayed(parsed.why)
             name = parsed.session_name
-            server = Server(str(outgoing.url), partial(self._sender.look_up, outgoing))
+            server = UpstreamServer(str(outgoing.url), partial(self._sender.look_up, outgoing))
             managed = self._sessions.begin(incoming.tenant, parsed, partial(self._sender.ask, outgoing), server)
         except Exception as error:  # the request is the client's and is sent whatever fails here
             return incoming.relayed(self._report(error, name))

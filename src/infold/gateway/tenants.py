@@ -25,7 +25,7 @@ from infold.errors import UsageError
 from infold.gateway.event_hub import EventHub
 from infold.observers.bus import Bus
 from infold.ports import FullStore
-from infold.proxy.managed_request import ManagedRequest, Send, Server
+from infold.proxy.managed_request import ManagedRequest, Send, UpstreamServer
 from infold.proxy.request import ParsedRequest
 from infold.proxy.sessions import RecentlyUsed, SessionPool, StoreCircuitBreaker
 from infold.session.process_settings import settings_from
@@ -166,7 +166,9 @@ class TenantSessions:
         self._logged: set[str] = set()
         self._breaker = StoreCircuitBreaker()
 
-    def begin(self, tenant: str, parsed: ParsedRequest, send: Send, server: Server | None = None) -> ManagedRequest:
+    def begin(
+        self, tenant: str, parsed: ParsedRequest, send: Send, server: UpstreamServer | None = None
+    ) -> ManagedRequest:
         """Find the session of a request and make the request fit; raise `WindowExceeded` if that is impossible."""
         model = parsed.asked.model
         pool = self._pools.get((tenant, model), lambda: self._open_pool(tenant, model))

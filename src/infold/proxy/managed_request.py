@@ -63,7 +63,7 @@ Send = Callable[[OwnRequest], UpstreamReply | Awaitable[UpstreamReply]]
 """Sends a request where the client's goes, with its credentials, and gives the complete answer, or what to await for it."""
 
 
-class Server(Struct, frozen=True):
+class UpstreamServer(Struct, frozen=True):
     """Where a client's request goes: its URL, and a way to ask the same server a question of infold's own."""
 
     url: str

@@ -13,8 +13,10 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.core.messages import AssistantMessage, Message, fingerprint, is_genuine_user
+from infold.core.messages import AssistantMessage, Message, calls_of, fingerprint, is_genuine_user
+from infold.formats.anthropic import defer_tools
 from infold.formats.codec import as_dict, json_text
+from infold.formats.registry import ANTHROPIC_MESSAGES
 from infold.formats.requests import (
     ProviderRequest,
     Unmanaged,
@@ -123,6 +125,19 @@ def parse_request(path: str, headers: Mapping[str, str], raw: bytes, *, host: st
         _given_name(headers) or _derived_name(asked, history, body, agent),
         fingerprint_of(agent) if agent else "",
     )
+
+
+def with_deferred_tools(parsed: ParsedRequest) -> ParsedRequest:
+    """Return a request whose tools that were never called are left to the provider's tool search, where it has one."""
+    if parsed.asked.wire is not ANTHROPIC_MESSAGES:
+        return parsed
+    called = {call.tool for message in parsed.history.messages for call in calls_of(message)}
+    deferred = defer_tools(parsed.body, called)
+    if deferred is None:
+        return parsed
+    body = {**parsed.body, "tools": list(deferred.tools)}
+    asked = replace(parsed.asked, tools=list(deferred.loaded))
+    return replace(parsed, asked=asked, body=body, raw=encode_body(body))
 
 
 def read_history(asked: ProviderRequest) -> IncomingHistory:

@@ -28,8 +28,14 @@ from infold.core.messages import AssistantMessage, Message, calls_of, fingerprin
 from infold.errors import HistoryChanged, StoreBroken, StoreError
 from infold.formats.requests import ProviderRequest
 from infold.ports import FullStore
-from infold.proxy.managed_request import LEAST_SUMMARISER_TOKENS, ManagedRequest, Send, Server, summarise_upstream
-from infold.proxy.request import IncomingHistory, ParsedRequest, fingerprint_of
+from infold.proxy.managed_request import (
+    LEAST_SUMMARISER_TOKENS,
+    ManagedRequest,
+    Send,
+    UpstreamServer,
+    summarise_upstream,
+)
+from infold.proxy.request import IncomingHistory, ParsedRequest, fingerprint_of, with_deferred_tools
 from infold.session.history import starts_with_fold, stored_prefix_length
 from infold.session.session import Session
 from infold.session.settings import SessionSettings
@@ -158,9 +164,9 @@ class SessionPool:
         self._agents: RecentlyUsed[WeakSet[Session]] = RecentlyUsed(most_open)
         self._lock = Lock()
         self._claims: dict[str, list[IncomingHistory]] = {}
-        self._served = ServedWindows()
+        self._served: ServedWindows | None = None
 
-    def begin(self, parsed: ParsedRequest, send: Send, server: Server | None = None) -> ManagedRequest:
+    def begin(self, parsed: ParsedRequest, send: Send, server: UpstreamServer | None = None) -> ManagedRequest:
         """Find the session of a request and make the request fit; raise `WindowExceeded` if that is impossible.
 
         If the window is not stated, `server` is asked for it. While the store fails, the session is another one, in memory only,
@@ -168,8 +174,10 @@ class SessionPool:
         """
         settings, found = settings_for(self._settings, parsed.asked), None
         if settings.window is None and server is not None:
+            self._served = self._served or ServedWindows()
             found = self._served.find(server.url, parsed.asked.model, partial(_ask, server))
             settings = replace(settings, window=None if found is None else found.tokens)
+        parsed = with_deferred_tools(parsed) if settings.defer_tools else parsed
         managed = self._begin(parsed, send, with_own_summariser(settings))
         if found is not None and found.is_new:
             model, name = parsed.asked.model, managed.session.log.session_id
@@ -290,7 +298,7 @@ class SessionPool:
                 other.cancel_ahead()
 
 
-def _ask(server: Server, question: Question) -> bytes | None:
+def _ask(server: UpstreamServer, question: Question) -> bytes | None:
     answer = server.ask(question)
     return answer if answer is None or isinstance(answer, bytes) else wait_on_loop(answer)
 

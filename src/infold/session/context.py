@@ -139,11 +139,15 @@ class RequestContext:
         usual = HOUR_SECONDS if is_hourly else self._settings.cache_seconds
         # Compacting makes no room for a reply that is longer than the caller asked for.
         is_own_limit = 0 < most <= message.usage.output + message.usage.reasoning
+        overhead = None if self.extras is None else self._overhead(self.extras)
+        known = (reply.overhead.schemas for reply in _replies(log) if reply.overhead and reply.overhead.schemas)
+        if overhead is not None and overhead.schemas == next(known, ()):
+            overhead = replace(overhead, schemas=())  # an earlier reply of the view has them
         return replace(
             message,
             model=message.model or (ModelRef("", model) if model else None),
             cost=cost_of(model, message.usage) if model else 0.0,
-            overhead=None if self.extras is None else _less_known_schemas(self._overhead(self.extras), log),
+            overhead=overhead,
             window_tokens=self._settings.window.context_tokens,
             cache_seconds=message.cache_seconds or extras.cache_seconds or usual,
             finish="other" if message.finish == "length" and is_own_limit else message.finish,
@@ -232,14 +236,6 @@ class RequestContext:
         """Whether the policy states the model's window; a document's preset states how much of it to fill instead."""
         policy = self._settings.policy
         return policy.window_tokens is not None and policy.usable == "scaled-reserve"
-
-
-def _less_known_schemas(overhead: Overhead, log: Log) -> Overhead:
-    """Return what to store of an overhead: each tool's size only if the view does not have it yet."""
-    stored = (
-        reply.overhead.schemas for reply in _replies(log) if reply.overhead is not None and reply.overhead.schemas
-    )
-    return replace(overhead, schemas=()) if next(stored, ()) == overhead.schemas else overhead
 
 
 def _replies(log: Log) -> Iterator[AssistantMessage]:

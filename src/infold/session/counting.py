@@ -127,11 +127,11 @@ def count_overhead(preamble: tuple[Message, ...], system: object, tools: object,
     """Count what every request sends besides the conversation: opening system messages, system prompt, tool schemas."""
     inside = sum(MESSAGE_OVERHEAD_TOKENS + sum(measure_message(message, ruler)) for message in preamble)
     system_tokens, tools_tokens = (measure(extra_text(extra), ruler) if extra else 0 for extra in (system, tools))
-    return Overhead(inside + system_tokens, tools_tokens, tool_schemas(tools, ruler))
+    return Overhead(inside + system_tokens, tools_tokens, tool_schemas(tools, ruler) if tools else ())
 
 
 def tool_schemas(tools: object, ruler: Ruler) -> tuple[ToolSchema, ...]:
-    """Return the tokens of each tool that a request offers, in its order; empty if they cannot be told apart.
+    """Return the tokens of each tool that a request offers, in its order; empty if they cannot be read.
 
     `tools` are of any shape: a list, its JSON text, or SDK objects.
     """

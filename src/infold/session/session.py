@@ -117,6 +117,7 @@ class Session:
     """One session in a store, prepared before each request and recorded after it; may be used from any thread.
 
     `callbacks` call the summariser and the observers; by default they run in the thread that uses the session.
+    `is_window_assumed`: the window is a cautious guess, because neither settings, catalogue nor server have it.
     """
 
     def __init__(
@@ -136,6 +137,7 @@ class Session:
             callbacks = Callbacks(Bus())
         resolved = settings.resolve()
         self._settings = resolved if isinstance(store, MediaStore) else replace(resolved, media_limit_bytes=0)
+        self.is_window_assumed = resolved.is_window_assumed
         self._now_ms = settings.now_ms
         self._summariser: Summariser | None = summariser_for(settings.summariser)
         self._bus = callbacks.bus
@@ -196,11 +198,6 @@ class Session:
     def bus(self) -> Bus:
         """Where to subscribe to the events of this session."""
         return self._bus
-
-    @property
-    def is_window_assumed(self) -> bool:
-        """Whether the window is a cautious guess, because neither settings, catalogue nor server have it."""
-        return self._settings.is_window_assumed
 
     def publish(self, *events: Event) -> None:
         """Report events to the observers of this session."""

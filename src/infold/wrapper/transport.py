@@ -28,7 +28,7 @@ from infold.formats.requests import (
 )
 from infold.observers.bus import Bus
 from infold.ports import FullStore
-from infold.proxy.managed_request import ManagedRequest, OwnRequest, ReplyObserver, Server, UpstreamReply
+from infold.proxy.managed_request import ManagedRequest, OwnRequest, ReplyObserver, UpstreamReply, UpstreamServer
 from infold.proxy.request import SESSION_HEADER, ParsedRequest, parse_request
 from infold.proxy.sessions import SessionPool, settings_for
 from infold.session.settings import SessionSettings
@@ -165,7 +165,7 @@ class _Relay(Generic[Inner]):
         managed: ManagedRequest | None = None
         with self._failing_open(parsed.session_name):
             ask = partial(_ask, request, calls)
-            server = Server(str(request.url), partial(_look_up, request, calls))
+            server = UpstreamServer(str(request.url), partial(_look_up, request, calls))
             managed = await calls.prepare(lambda: self._pool.begin(parsed, ask, server))
             if managed.store_error is not None:
                 self._tell(_failure(parsed.session_name, managed.store_error))

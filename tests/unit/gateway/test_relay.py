@@ -17,14 +17,16 @@ import zstandard
 
 from infold.core.events import Compacted, FailedOpen, NotManaged, Rejected, WindowFound
 from infold.errors import StoreBroken
+from infold.gateway.event_hub import EventHub
 from infold.gateway.request_body import GatewayLimits
+from infold.gateway.tenants import TenantSessions
 from infold.gateway.upstream import Upstreams
 from infold.stores.memory import MemoryStore
 from infold.testing.script import Fail, Say, in_turn
 from infold.testing.scripted_server import ScriptedServer
 
 from .raw_upstream import Pause, RawRequest, RawUpstream, begun, whole
-from .stage import CHAT, WINDOW, Item, Stage, chat, said
+from .stage import CHAT, WINDOW, Item, Stage, chat, said, settings
 
 REPLY = b'{"id":"c","choices":[{"index":0,"message":{"role":"assistant","content":"yes"},"finish_reason":"stop"}]}'
 ODD = b'{ "model":"gpt-x",  "messages":[{"content":"caf\\u00e9 \xc3\xa9","role":"user"}], "x": [1.50, 1e2] }'
@@ -535,3 +537,37 @@ def test_a_server_that_does_not_answer_holds_no_request_up() -> None:
     first, second = asyncio.run(main())
     assert 1.5 < first < 4.0
     assert second < 1.0
+
+
+def test_tools_are_deferred_where_that_is_allowed() -> None:
+    """B8: with `defer_tools` the gateway sends fewer definitions, and what the provider's search replies passes through."""
+    tools = [{"name": f"t{n}", "input_schema": {"type": "object"}} for n in range(12)]
+    search = {"type": "server_tool_use", "id": "s1", "name": "tool_search_tool_bm25", "input": {"query": "deploy"}}
+    found = {
+        "type": "tool_search_tool_result",
+        "tool_use_id": "s1",
+        "content": {"type": "tool_search_tool_search_result"},
+    }
+    body = {
+        "model": "claude-sonnet-4-5",
+        "max_tokens": 99,
+        "tools": tools,
+        "messages": [
+            {"role": "user", "content": "go"},
+            {"role": "assistant", "content": [search, found, {"type": "text", "text": "found"}]},
+            {"role": "user", "content": "go on"},
+        ],
+    }
+    sent: list[Item] = []
+    choices: list[dict[str, str]] = [{"INFOLD_DEFER_TOOLS": "true"}, {}]
+    for variables in choices:
+        with ScriptedServer() as upstream:
+            sessions = TenantSessions(MemoryStore(), settings(INFOLD_WINDOW="6000", **variables), EventHub())
+            stage = Stage(upstream.url, sessions=sessions)
+            [reply] = asked(stage, ("POST", "/v1/messages", body))
+            assert reply.status_code == 200
+            sent.append(dict(upstream.requests[0].body))
+
+    assert sent[0]["messages"] == sent[1]["messages"] == body["messages"]
+    assert sent[1]["tools"] == tools
+    assert [tool.get("defer_loading", False) for tool in sent[0]["tools"]] == [False] * 4 + [True] * 9

@@ -12,7 +12,7 @@ from infold.errors import BrokenInput, ModelError, ModelOverflow
 from infold.formats.registry import ANTHROPIC_MESSAGES, OPENAI_CHAT
 from infold.formats.requests import ProviderRequest, Unmanaged
 from infold.proxy.managed_request import UpstreamReply, read_summary, summarise_upstream
-from infold.proxy.request import ParsedRequest, encode_body, parse_request
+from infold.proxy.request import ParsedRequest, encode_body, parse_request, with_deferred_tools
 from infold.proxy.sessions import settings_for, with_own_summariser
 from infold.session.settings import SessionSettings
 
@@ -245,3 +245,96 @@ def test_whatever_is_answered_is_an_answer_or_the_models_failure(body: bytes) ->
     except ModelError:
         return
     assert isinstance(told.answer, Answer)
+
+
+# Tools that are left to the provider's tool search.
+
+OFFERED: list[dict[str, Any]] = [{"name": f"t{n}", "input_schema": {"type": "object"}} for n in range(12)]
+OFFERING: dict[str, Any] = {"model": "claude-sonnet-4-5-20250929", "max_tokens": 9, "tools": OFFERED}
+
+
+def deferred(*messages: dict[str, Any], path: str = "/v1/messages", **fields: Any) -> list[str]:
+    """The tools that a request leaves to the search."""
+    body = {**OFFERING, "messages": [{"role": "user", "content": "go"}, *messages], **fields}
+    parsed = parse_request(path, {}, msgspec.json.encode(body))
+    assert isinstance(parsed, ParsedRequest)
+    changed = with_deferred_tools(parsed)
+    assert msgspec.json.decode(changed.raw) == changed.body
+    assert {**changed.body, "tools": []} == {**parsed.body, "tools": []}
+    if changed is parsed:
+        return []
+    [search, *tools] = changed.body["tools"]
+    assert search["type"].startswith("tool_search_tool_")
+    late = [tool["name"] for tool in tools if tool.get("defer_loading")]
+    assert changed.asked.tools == [search, *(tool for tool in parsed.body["tools"] if tool.get("name") not in late)]
+    return late
+
+
+def called(name: str, number: int = 0) -> list[dict[str, Any]]:
+    """A call and its result."""
+    call = {"type": "tool_use", "id": f"c{number}", "name": name, "input": {}}
+    result = {"type": "tool_result", "tool_use_id": f"c{number}", "content": "done"}
+    return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+
+
+def found_by_search(name: str) -> dict[str, Any]:
+    """A reply in which the provider searched for a tool."""
+    result = {
+        "type": "tool_search_tool_search_result",
+        "tool_references": [{"type": "tool_reference", "tool_name": name}],
+    }
+    search = {"type": "server_tool_use", "id": "s1", "name": "tool_search_tool_bm25", "input": {"query": name}}
+    return {
+        "role": "assistant",
+        "content": [search, {"type": "tool_search_tool_result", "tool_use_id": "s1", "content": result}],
+    }
+
+
+def test_tools_that_were_never_called_are_deferred() -> None:
+    """B8: at least three tools stay loaded, those that were called first of all; the rest is left to the tool search."""
+    assert deferred() == [f"t{n}" for n in range(3, 12)]
+    assert deferred(*called("t7")) == ["t2", "t3", "t4", "t5", "t6", *(f"t{n}" for n in range(8, 12))]
+    five = [message for n in range(5, 10) for message in called(f"t{n}", n)]
+    assert deferred(*five) == ["t0", "t1", "t2", "t3", "t4", "t10", "t11"]
+
+
+def test_what_is_deferred_stays_so() -> None:
+    """B8: neither a call of a loaded tool nor one that was found by a search changes the tools of later requests."""
+    search = found_by_search("t9")
+    search["content"] += called("t9")[0]["content"]
+
+    assert deferred(*called("t1")) == deferred()
+    assert deferred(search, called("t9")[1], *called("t1", 1)) == deferred()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"model": "claude-3-5-sonnet-20241022"},
+        {"model": "claude-sonnet-4-20250514"},
+        {"model": "my-own"},
+        {"tools": OFFERED[:9]},
+        {"tools": [*OFFERED, {"type": "tool_search_tool_regex_20251119", "name": "tool_search_tool_regex"}]},
+        {"tools": [*OFFERED, {"name": "x", "input_schema": {}, "defer_loading": True}]},
+        {"tools": [*OFFERED, None]},
+        {"tools": {"a": 1}},
+        {"tools": None},
+        {"tools": [{**tool, "cache_control": {"type": "ephemeral"}} for tool in OFFERED]},
+    ],
+)
+def test_other_requests_keep_their_tools(fields: dict[str, Any]) -> None:
+    """B8: few tools, a model without the search, and a client that searches for tools itself are left alone."""
+    assert deferred(**fields) == []
+
+
+def test_only_a_clients_own_tools_are_deferred() -> None:
+    """B8: a provider's tools, a tool that is asked for and one with a cache mark stay loaded."""
+    marked = {**OFFERED[11], "cache_control": {"type": "ephemeral"}}
+    tools = [{"type": "web_search_20250305", "name": "web_search"}, *OFFERED[:11], marked]
+
+    assert deferred(tools=tools, tool_choice={"type": "tool", "name": "t5"}) == [f"t{n}" for n in range(11) if n != 5]
+
+
+def test_other_formats_keep_their_tools() -> None:
+    """B8: only Anthropic's messages have the tool search."""
+    assert deferred(path="/v1/chat/completions") == []
