@@ -13,6 +13,7 @@ from contextvars import copy_context
 from functools import cache, partial
 from typing import Any, ParamSpec, TypeVar
 
+from infold.core.events import Event
 from infold.core.log import Log
 from infold.core.messages import FilePart, Message
 from infold.core.policy import Policy
@@ -101,6 +102,9 @@ class AsyncSession:
     @property
     def bus(self) -> Bus:
         return self._session.bus
+
+    def publish(self, *events: Event) -> None:
+        self._session.publish(*events)
 
     async def prepare(
         self,

@@ -29,6 +29,7 @@ from infold.core.events import (
     SummariserResumed,
     SummaryProgressed,
     SummaryRejected,
+    WindowFound,
 )
 
 EVENTS: tuple[Event, ...] = (
@@ -47,6 +48,7 @@ EVENTS: tuple[Event, ...] = (
     PreparedAhead("s", 0.02, 3_100),
     PreparationDiscarded("s", "the pins changed", 0.02),
     NotManaged("s", "the provider holds the history"),
+    WindowFound("s", "m", 8_192, "http://localhost/props"),
     Repaired("s", ("c1",)),
     Restored("s", 12, 900),
     FailedOpen("s", "the body is no JSON object"),
