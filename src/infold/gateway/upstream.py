@@ -281,7 +281,7 @@ class Sender:
         asked = Outgoing(question.method, httpx2.URL(question.url), outgoing.headers)
         try:
             async with asyncio.timeout(question.seconds):
-                reply = await self.ask(asked, question.body)
+                reply = await self.ask(asked, OwnRequest(question.body))
         except (TimeoutError, httpx2.HTTPError):
             return None
         return reply.body if reply.status == 200 else None
