@@ -95,8 +95,8 @@ def test_all_is_behind_the_token() -> None:
 
         assert without == {"/page": 401, "/metrics": 401, "/v1/models": 401, "/healthz": 200}
         assert known.status_code == 200
-        assert [request.path for request in upstream.requests] == ["/v1/models"]
-        assert token not in str(upstream.requests)
+        assert [request.path for request in upstream.lookups] == ["/v1/models"]
+        assert token not in str((upstream.requests, upstream.lookups))
 
 
 def test_pages_have_a_policy() -> None:
