@@ -21,7 +21,8 @@ Entry = dict[str, Any]
 """A line of a manifest; `path` is added here."""
 
 
-def _entries(folder: Path) -> list[Entry]:
+def entries_of(folder: Path) -> list[Entry]:
+    """Return the transcripts of `INVENTED` or `REAL`; none where the folder is missing."""
     manifest = folder / "MANIFEST.json"
     listed = json.loads(manifest.read_text("utf-8")) if manifest.is_file() else []
     return [entry | {"path": folder / entry["file"]} for entry in listed]
@@ -29,15 +30,15 @@ def _entries(folder: Path) -> list[Entry]:
 
 def each_entry(wanted: Callable[[Entry], bool] = lambda _: True) -> pytest.MarkDecorator:
     """Run a test for each transcript, as `entry`."""
-    invented = [pytest.param(entry, id=entry["file"]) for entry in _entries(INVENTED) if wanted(entry)]
-    return pytest.mark.parametrize("entry", [*invented, *_marked(filter(wanted, _entries(REAL)))])
+    invented = [pytest.param(entry, id=entry["file"]) for entry in entries_of(INVENTED) if wanted(entry)]
+    return pytest.mark.parametrize("entry", [*invented, *_marked(filter(wanted, entries_of(REAL)))])
 
 
 def each_transcript() -> pytest.MarkDecorator:
     """Run a test for each transcript as `each_entry` does, and for the short one of each format."""
     short = [{"file": path.name, "fmt": path.name, "path": path} for path in sorted((DATA / "transcripts").iterdir())]
-    invented = [pytest.param(entry, id=entry["file"]) for entry in (*short, *_entries(INVENTED))]
-    return pytest.mark.parametrize("entry", [*invented, *_marked(_entries(REAL))])
+    invented = [pytest.param(entry, id=entry["file"]) for entry in (*short, *entries_of(INVENTED))]
+    return pytest.mark.parametrize("entry", [*invented, *_marked(entries_of(REAL))])
 
 
 def _marked(entries: Iterable[Entry]) -> Iterable[ParameterSet]:
@@ -46,13 +47,13 @@ def _marked(entries: Iterable[Entry]) -> Iterable[ParameterSet]:
 
 def each_label() -> pytest.MarkDecorator:
     """Run a test for each transcript whose constraints are known, as `label`: `path`, `language`, `constraints`."""
-    invented = [pytest.param(entry, id=entry["file"]) for entry in _entries(INVENTED) if entry["constraints"]]
+    invented = [pytest.param(entry, id=entry["file"]) for entry in entries_of(INVENTED) if entry["constraints"]]
     return pytest.mark.parametrize("label", [*invented, *_marked(_real_labels())])
 
 
 def labels(*, real: bool) -> list[Entry]:
     """Return the transcripts whose constraints are known, the invented or the real ones."""
-    return _real_labels() if real else [entry for entry in _entries(INVENTED) if entry["constraints"]]
+    return _real_labels() if real else [entry for entry in entries_of(INVENTED) if entry["constraints"]]
 
 
 def _real_labels() -> list[Entry]:
