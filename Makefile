@@ -7,7 +7,7 @@ SHORT := not corpus and not long
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-all soak audit check format bench clean
+.PHONY: help run demo test test-all live soak audit check format bench clean
 
 help:  ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## / — /' | sort
@@ -50,6 +50,9 @@ test: $(VENV)/.dev  ## Run the tests, with 100 % branch coverage demanded of cor
 
 test-all: test soak  ## Run all tests: also the long ones, those over real sessions, and a thousand kills of writers and sessions
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "long or corpus"
+
+live: $(VENV)/.dev  ## Ask real providers whether infold's assumptions hold (your key; PROVIDER=… MODEL=… ARGS=…)
+	@$(BIN)/python -m tests.live $(if $(PROVIDER),--provider $(PROVIDER)) $(if $(MODEL),--model $(MODEL)) $(ARGS)
 
 soak: $(VENV)/.dev  ## Kill writers and sessions a thousand times, at both databases; send 10,000 odd bodies
 	INFOLD_KILLS=1000 $(BIN)/python -m pytest -q tests/e2e/test_store_processes.py tests/e2e/test_session_kills.py

@@ -59,7 +59,11 @@ GARBAGE = (
 """Unreadable events, one before each readable one."""
 
 
-COUNTS = {"/messages/count_tokens": (ANTHROPIC_MESSAGES, "input_tokens"), ":countTokens": (GEMINI, "totalTokens")}
+COUNTS = {
+    "/messages/count_tokens": (ANTHROPIC_MESSAGES, "input_tokens"),
+    "/responses/input_tokens": (OPENAI_RESPONSES, "input_tokens"),
+    ":countTokens": (GEMINI, "totalTokens"),
+}
 """The ends of paths that count tokens, each with its wire format and the field of the count."""
 
 COMPACTS = "/responses/compact"

@@ -278,6 +278,7 @@ def test_counts_and_models_are_answered() -> None:
     with ScriptedServer() as server, openai_client(server) as client, anthropic_client(server) as other:
         counted = other.messages.count_tokens(model="m", messages=USER, tools=MESSAGES_TOOLS)
         assert counted.input_tokens == server.requests[0].tokens
+        assert client.responses.input_tokens.count(model="m", input="hi").input_tokens == server.requests[1].tokens
         assert (
             [model.id for model in client.models.list()] == [model.id for model in other.models.list()] == ["scripted"]
         )
