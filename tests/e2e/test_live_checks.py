@@ -197,6 +197,24 @@ def test_an_older_account_is_no_difference(run: Run) -> None:
     assert found["thinking, changed prefix, no control"]["verdict"] == "could not tell"
 
 
+def forget_rules(request: ScriptedRequest) -> ScriptedAnswer:
+    """Reason and call the tool, but check nothing."""
+    items = request.body.get("input") or request.body.get("contents") or [""]
+    return LOOK_UP if "with the tool" in str(items[-1]) else Say("Ready.")
+
+
+@pytest.mark.parametrize(
+    ("provider", "expected"),
+    [("openai", ["reasoning, alone", "reasoning, unreadable"]), ("gemini", ["signature, missing"])],
+)
+def test_a_server_without_a_rule_is_a_difference(provider: str, expected: list[str], run: Run) -> None:
+    """A request that infold believes to be refused, and that is accepted, is a difference."""
+    status, found = run(provider, forget_rules, "--only", "reasoning", "--only", "signature")
+
+    assert names(found, "different") == expected
+    assert status == 1
+
+
 @pytest.mark.parametrize("provider", CHECKS)
 def test_other_words_for_an_overflow_are_a_difference(provider: str, run: Run) -> None:
     """A refusal for size that infold does not recognise is reported with its words, and saved."""

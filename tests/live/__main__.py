@@ -86,9 +86,9 @@ def main(arguments: Sequence[str] | None = None, environ: Mapping[str, str] = os
         if options.list:
             _print_list(providers, options)
             return SAME
-        _require_writable(options)
         tasks = [_task(provider, key, options) for provider, key in providers.items()]
         _confirm(tasks, is_sure=options.yes)
+        _require_writable(options)
         refused = [refusal for task in tasks if (refusal := _run(task, results))]
         status = _status(results, is_refused=bool(refused))
     except Stop as reason:
@@ -132,7 +132,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--timeout", type=_positive, default=120, metavar="SECONDS", help="for one call; by default 120"
     )
-    parser.add_argument("--base-url", type=_address, metavar="URL", help="another address, such as a gateway's")
+    parser.add_argument("--base-url", type=_address, metavar="URL", help="another address of the same API")
     return parser
 
 
