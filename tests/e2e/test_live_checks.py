@@ -34,7 +34,7 @@ PROJECT = Path(__file__).parents[2]
 WINDOW = 20_000
 KEY = "sk-test-0123456789"
 KEYS = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY", "gemini": "GOOGLE_API_KEY"}
-LOOK_UP = Say(calls=(("stock", {"article": 127}),), reasoning="101, 103, 107, 109, 113: the fifth.")
+LOOK_UP = Say(calls=(("stock", {"article": 113}),), reasoning="101, 103, 107, 109, 113: the fifth.")
 Run: TypeAlias = Callable[..., tuple[int, dict[str, Found]]]
 
 
@@ -82,7 +82,7 @@ class OpenAIRules:
     def _answer(self, request: ScriptedRequest, items: list[Found]) -> Say:
         body = request.body
         if request.path.endswith("/compact"):
-            return Say("The stock of article 127 is looked up.")
+            return Say("The stock of article 113 is looked up.")
         if body.get("max_output_tokens") == 16:
             return Say("One, two", finish="length")
         prompt = str(body.get("instructions") or "")

@@ -426,7 +426,7 @@ class AnthropicChecks:
             Check(
                 name="cache, one hour",
                 assumes="ttl 1h is accepted, and counted in cache_creation.ephemeral_1h_input_tokens",
-                where="docs/concepts/cost.md",
+                where="infold.catalogue.models.Prices",
                 run=self._cache_for_an_hour,
                 input_tokens=8_000,
             ),

@@ -239,7 +239,7 @@ class GeminiChecks:
         return self._api.post(path, {"contents": [*contents], **fields})
 
 
-FOLDED = "[Earlier conversation, folded.] Look up the stock of article 127, with the tool."
+FOLDED = "[Earlier conversation, folded.] Look up the stock of article 113, with the tool."
 
 
 def _user(text: str) -> Item:

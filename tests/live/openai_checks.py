@@ -338,7 +338,7 @@ class OpenAIChecks:
         return self._api.post(PATH, body)
 
 
-FOLDED = "[Earlier conversation, folded.] Look up the stock of article 127."
+FOLDED = "[Earlier conversation, folded.] Look up the stock of article 113."
 
 
 def _user(text: str) -> Item:
