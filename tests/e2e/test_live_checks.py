@@ -46,8 +46,8 @@ def think(request: ScriptedRequest) -> Say:
     long = sum(len(str(block)) for block in dicts_in(request.body.get("system"))) > 5_000
     if long:
         is_first = "one" in str(request.body["messages"])
-        cached = {"cache_write": 4_000} if is_first else {"cache_read": 4_000}
-        return Say("Ready.", usage=Usage(10, 5, **cached))
+        usage = Usage(10, 5, cache_write=4_000) if is_first else Usage(10, 5, cache_read=4_000)
+        return Say("Ready.", usage=usage)
     is_question = "with the tool" in str(request.body["messages"][-1]["content"])
     return LOOK_UP if is_question else Say("Ready.", reasoning="Let me think.")
 

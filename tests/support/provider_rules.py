@@ -129,6 +129,26 @@ def gemini_problems(items: Sequence[object]) -> tuple[str, ...]:
     )
 
 
+def signature_problems(items: Sequence[object]) -> tuple[str, ...]:
+    """Return what Gemini 3 would refuse: in the turn under way, a step whose first call has no signature."""
+    plains = [as_dict(item) for item in items]
+    asked = [
+        place for place, item in enumerate(plains) if item.get("role") != "model" and not _gemini_step(0, item).results
+    ]
+    begin = asked[-1] if asked else 0
+    return tuple(
+        f"item {place}: function call {_called(parts[0])!r} is missing a thought_signature"
+        for place, item in enumerate(plains[begin:], begin)
+        if (parts := [part for part in _blocks(item.get("parts")) if _called(part)])
+        and not (parts[0].get("thoughtSignature") or parts[0].get("thought_signature"))
+    )
+
+
+def _called(part: Item) -> str:
+    call = part.get("functionCall") or part.get("function_call")
+    return text_field(as_dict(call), "name") if call else ""
+
+
 def _gemini_step(place: int, item: Item) -> PairingStep:
     parts = _blocks(item.get("parts"))
     calls = [part.get("functionCall") or part.get("function_call") for part in parts]

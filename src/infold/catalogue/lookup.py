@@ -86,7 +86,7 @@ _VENDORS = (
 _REGION = re.compile(rf"({_REGIONS}|[a-z]{{2}}(-gov|-iso[a-z]?)?-[a-z]+-\d)")
 
 
-_CLOUD = re.compile(rf"(?:(?P<region>{_REGIONS})\.)?(?:{_VENDORS})\.(?P<model>.+)")
+_CLOUD = re.compile(rf"(?:(?P<region>{_REGIONS}|[a-z]{{2}}(?=\.anthropic))\.)?(?:{_VENDORS})\.(?P<model>.+)")
 
 
 _VARIANT = re.compile(r"(\[1m\]|:(batch|beta|exacto|floor|free|nitro|online|thinking))$")
@@ -467,7 +467,8 @@ def _assume(name: str) -> Assumed:
 
 
 def cost_of(model: str, usage: Usage | None) -> float:
-    """Return the US dollars for one request of that usage; 0 if usage or prices are unknown."""
+    """Return the US dollars for one request of that usage, a compaction by its provider included; 0 if usage or prices are
+    unknown."""
     if usage is None:
         return 0.0
     prices = lookup(model).entry.prices_at(usage.prompt)
@@ -478,7 +479,8 @@ def cost_of(model: str, usage: Usage | None) -> float:
     hour = written if prices.cache_write_hour is None else prices.cache_write_hour
     sent = usage.input * prices.input + usage.cache_read * read + usage.cache_write * written
     sent += min(usage.cache_write_hour, usage.cache_write) * (hour - written)
-    return (sent + (usage.output + usage.reasoning) * prices.output) / 1_000_000
+    own = (sent + (usage.output + usage.reasoning) * prices.output) / 1_000_000
+    return own + cost_of(model, usage.compaction)
 
 
 # Overrides: facts about a model that a user states in place of the catalogue's.

@@ -20,7 +20,7 @@ SERVE_APP = "infold.cli.serve_app"
     "upstreams",
     multiple=True,
     metavar="PROVIDER=URL",
-    help="Where requests go: openai=https://api.openai.com, anthropic=…, gemini=… May be repeated.",
+    help="Where requests go: openai=https://api.openai.com, anthropic=…, gemini=…, bedrock=…, vertex=… May be repeated.",
 )
 @click.option(
     "--window",

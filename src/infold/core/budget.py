@@ -308,5 +308,6 @@ def is_plausible_count(reported_tokens: int, size: Size, least: Calibration) -> 
 def is_plausible_usage(usage: Usage, sent: Size, answered: Size, least: Calibration) -> bool:
     """Ignore usage reports that are too low to be real (some providers omit cached tokens); return whether this one is
     plausible."""
-    counted = max(usage.prompt, usage.context - usage.output - usage.reasoning)
-    return is_plausible_count(counted, sent, least) and is_plausible_count(usage.context, sent.plus(answered), least)
+    counted = max(usage.prompt, usage.context - usage.output - usage.reasoning) + usage.cleared
+    whole = usage.context + usage.cleared
+    return is_plausible_count(counted, sent, least) and is_plausible_count(whole, sent.plus(answered), least)

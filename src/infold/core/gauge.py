@@ -135,7 +135,8 @@ class PlanInputs(Struct, frozen=True):
     `summariser`: whether a model can be asked. `manual`: a person asked for a compaction now. `rates`: the model's
     prices, if known. `is_cold`: its cache has expired since the last request. `reports_usage`: whether replies report
     usage; if they never do, a rule on reported usage uses our estimate instead. `native`: when to let the provider
-    itself write the summary; `native_is_sealed`: only the provider can read it.
+    itself write the summary; `native_is_sealed`: only the provider can read it. `edited_from_tokens`: the provider is
+    asked to shorten the history itself, from that many tokens on; `None` if it is not.
     """
 
     policy: Policy
@@ -152,6 +153,7 @@ class PlanInputs(Struct, frozen=True):
     reports_usage: bool = True
     native: NativeUse = "never"
     native_is_sealed: bool = False
+    edited_from_tokens: int | None = None
 
 
 class Gauge(Struct, frozen=True):
@@ -218,7 +220,7 @@ def _count(log: Log, inputs: PlanInputs) -> int:
         grown = _grown_tokens(log)
         if baseline is None:
             return estimated_tokens(log, inputs)
-        count = baseline.usage.context + grown  # less what was hidden since; the report still counts
+        count = _reported_tokens(baseline, inputs) + grown  # less what was hidden since; the report still counts
         return count if grown >= 0 else max(count, estimated_tokens(log, inputs))
     if reported is None:
         return 0 if inputs.reports_usage else estimated_tokens(log, inputs)
@@ -232,7 +234,13 @@ def _upper(log: Log, inputs: PlanInputs) -> int:
         return _most_estimated(log, inputs)
     if log.altered_at > baseline.sequence:
         return _upper_since(log, baseline, inputs)
-    return baseline.usage.context + ceil(_grown_tokens(log) * bound_of(log, inputs))
+    return _reported_tokens(baseline, inputs) + ceil(_grown_tokens(log) * bound_of(log, inputs))
+
+
+def _reported_tokens(baseline: UsageBaseline, inputs: PlanInputs) -> int:
+    """Return what the newest report says is in the window, without what the provider will clear again."""
+    usage = baseline.usage
+    return usage.context if inputs.edited_from_tokens is not None else usage.context + usage.cleared
 
 
 def _upper_since(log: Log, baseline: UsageBaseline, inputs: PlanInputs) -> int:
@@ -240,9 +248,9 @@ def _upper_since(log: Log, baseline: UsageBaseline, inputs: PlanInputs) -> int:
 
     Hidden content is subtracted conservatively: its estimate may have been too high, scaled by how far the report fell
     below its own estimate. If the report was within the margin of its estimate, or over the limit and accepted, the
-    estimate of what is left is used too.
+    estimate of what is left is used too. What the provider cleared counts: it may be the very content that is hidden.
     """
-    bound, reported = bound_of(log, inputs), baseline.usage.context
+    bound, reported = bound_of(log, inputs), baseline.usage.context + baseline.usage.cleared
     added = _size_after(log, baseline.sequence)
     hidden, shown = baseline.size.minus(log.size.minus(added)), baseline.size.plus(log.checkpoint_size)
     ratio = reported / max(1, inputs.overhead_tokens + shown.measure)

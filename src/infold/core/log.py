@@ -258,7 +258,7 @@ def _learn(log: "Log", usage: Usage) -> Calibration:
     if baseline is None or log.altered_at > baseline.sequence:
         return log.calibration
     added = log.size.minus(baseline.size).plus(baseline.reply_size)
-    grown = usage.prompt - baseline.usage.prompt
+    grown = usage.prompt + usage.cleared - baseline.usage.prompt - baseline.usage.cleared
     is_plausible = is_plausible_count(grown, added, log.rendering.least)
     return log.calibration.learn(added, grown) if is_plausible else log.calibration
 

@@ -30,7 +30,9 @@ class Usage(Struct, frozen=True, omit_defaults=True):
 
     `input` excludes what was read from or written to the cache; `output` excludes `reasoning` if the provider reports
     them separately. `total` is the provider's own sum, if it gave one. `cache_write_hour` is the part of `cache_write`
-    that is kept for an hour, which costs more at some providers.
+    that is kept for an hour, which costs more at some providers. `cleared` tokens were sent, but removed by the
+    provider before the model read them. `compaction` is what a compaction by the provider used on the way to the reply:
+    it is paid for in addition, and not in the window.
     """
 
     input: int = 0
@@ -40,10 +42,12 @@ class Usage(Struct, frozen=True, omit_defaults=True):
     cache_write: int = 0
     total: int | None = None
     cache_write_hour: int = 0
+    cleared: int = 0
+    compaction: "Usage | None" = None
 
     @property
     def prompt(self) -> int:
-        """All tokens that were sent, however they were billed."""
+        """All tokens that the model read, however they were billed."""
         return self.input + self.cache_read + self.cache_write
 
     def plus(self, other: "Usage | None") -> "Usage":
@@ -58,6 +62,8 @@ class Usage(Struct, frozen=True, omit_defaults=True):
             self.cache_write + other.cache_write,
             None if self.total is None or other.total is None else self.total + other.total,
             self.cache_write_hour + other.cache_write_hour,
+            self.cleared + other.cleared,
+            other.compaction if self.compaction is None else self.compaction.plus(other.compaction),
         )
 
     @property

@@ -5,6 +5,7 @@ caller's. Thinking blocks are bound to the conversation they were created in and
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
@@ -27,6 +28,7 @@ from infold.core.messages import (
     Usage,
     UserMessage,
 )
+from infold.core.policy import LARGEST_TOKENS
 from infold.formats.codec import (
     GONE,
     Codec,
@@ -335,22 +337,51 @@ _CODEC = Codec(slots=_slots, parts=_parts, replace=_replace, as_text=_as_text, t
 # Requests.
 
 
+CLOUD_PATHS = ("/invoke", "/invoke-with-response-stream", ":rawPredict", ":streamRawPredict")
+"""How the paths of Bedrock and Vertex end. They take requests for other models too; Anthropic's have `anthropic_version`."""
+
 HELD_FIELDS = ("thread", "compaction")
 """Fields of a request whose history the provider keeps, or is to compact."""
 
-_THINKING_EDIT = "clear_thinking"
-"""Prefix of the names of context edits that only remove thinking; a date follows."""
+_EDITS = {"clear_thinking_": 0, "clear_tool_uses_": 100_000, "compact_": 150_000}
+"""Beginnings of the names of context edits, after which a date follows, and the tokens from which on each applies by default;
+thinking is cleared from the first."""
 
 _LARGER_BETA, _LARGER_TOKENS = "context-1m-", 1_000_000
 """Prefix of the beta by which some models have a larger window, and the size of that window."""
 
 
-def edits_thinking_only(edits: object) -> bool:
-    """Return whether `context_management` does no more than remove thinking, as Claude Code asks with each request."""
-    found = (edits.get("edits") or ()) if isinstance(edits, Mapping) else None
-    return isinstance(found, list | tuple) and all(
-        isinstance(edit, Mapping) and str(edit.get("type")).startswith(_THINKING_EDIT) for edit in found
-    )
+def edited_from(body: Mapping[str, Any]) -> int | None:
+    """Return the tokens from which on `context_management` edits more than thinking; `None` if it has an unknown edit.
+
+    The last of several edits counts. 0 if it clears thinking only, as Claude Code asks with each request.
+    """
+    given = body["context_management"]
+    edits = (given.get("edits") or ()) if isinstance(given, Mapping) else None
+    if not isinstance(edits, list | tuple):
+        return None
+    is_more = any(not str(dict_or_empty(edit).get("type")).startswith("clear_thinking_") for edit in edits)
+    items = body["messages"] if is_more else ()
+    blocks = (dict_or_empty(block) for item in items for block in _blocks_of(dict_or_empty(item)))
+    kinds = Counter(str(block.get("type")) for block in blocks)
+    starts = [_edit_start(edit, kinds) if isinstance(edit, Mapping) else None for edit in edits]
+    known = [start for start in starts if start is not None]
+    return max(known, default=0) if len(known) == len(starts) else None
+
+
+def _edit_start(edit: Mapping[str, Any], kinds: Mapping[str, int]) -> int | None:
+    """Return the tokens from which on an edit applies, given how many blocks of each kind the history has.
+
+    If it waits for a number of tool calls, that is all tokens or next to none. `None` if the edit is not known, or if the
+    provider has compacted already: it ignores everything before its block.
+    """
+    name = next((name for name in _EDITS if str(edit.get("type")).startswith(name)), None)
+    if name is None or (name == "compact_" and kinds.get("compaction")):
+        return None
+    trigger = dict_or_empty(edit.get("trigger"))
+    if trigger.get("type") == "tool_uses":
+        return LARGEST_TOKENS if kinds.get("tool_use", 0) <= count(trigger, "value") else 1
+    return _EDITS[name] and (count(trigger, "value") or _EDITS[name])
 
 
 def requested_window(body: Mapping[str, Any], headers: Mapping[str, str]) -> int | None:
@@ -435,14 +466,17 @@ def _found_tools(value: object) -> set[str]:
 
 
 def thinking_fields(body: Mapping[str, Any]) -> Item:
-    """Return the fields by which the thinking in a request's messages is accepted, dropped or refused.
+    """Return the fields for a summary that shares a request's messages: how their thinking is checked, and what is cleared.
 
-    Empty if the request has a budget for thinking, which may be larger than the summary that it is reused for.
+    No thinking if the request has a budget for it, which may be larger than the summary. A summary is not itself compacted.
     """
     thinking = body.get("thinking")
-    if not isinstance(thinking, Mapping) or "budget_tokens" in thinking:
-        return {}
-    return {field: body[field] for field in ("thinking", "context_management") if field in body}
+    thinks = isinstance(thinking, Mapping) and "budget_tokens" not in thinking
+    edits = dict_or_empty(body.get("context_management")).get("edits")
+    cleared = ("clear_tool_uses_", "clear_thinking_") if thinks else ("clear_tool_uses_",)
+    kept = [edit for edit in dicts_in(edits) if str(edit.get("type")).startswith(cleared)]
+    fields = {"thinking": thinking} if thinks else {}
+    return {**fields, "context_management": {"edits": kept}} if kept else fields
 
 
 def without_thinking(items: Sequence[object]) -> list[object]:
@@ -480,16 +514,6 @@ def native_messages(body: object) -> tuple[tuple[Message, ...], str]:
     return decode([{"role": "assistant", "content": blocks}]).messages, text
 
 
-def compaction_usage(body: object) -> Usage | None:
-    """Return what the provider's own compactions took in a reply, which its usual counts leave out."""
-    iterations = dicts_in(reported_usage(body, "usage").get("iterations"))
-    taken = [usage({"usage": entry}) for entry in iterations if entry.get("type") == "compaction"]
-    total: Usage | None = None
-    for one in filter(None, taken):
-        total = one if total is None else total.plus(one)
-    return total
-
-
 def summary_fields(body: Mapping[str, Any], output_tokens: int, *, has_tools: bool) -> Item:
     """Return what a request for a summary says about its answer: at most so long, and no calls."""
     del body
@@ -525,7 +549,8 @@ def reply_items(body: object) -> list[object]:
 def usage(body: object) -> Usage | None:
     """Return the usage of a reply, whose input already excludes the cache.
 
-    After server tools a reply has several iterations; the last one is what stands in the window, so its sum is the total.
+    After server tools a reply has several iterations; the last one is what stands in the window, so its sum is the total. An
+    iteration that compacts is not in the reported counts.
     """
     reported = reported_usage(body, "usage")
     if not has_count(reported, "input_tokens", "output_tokens"):
@@ -538,6 +563,8 @@ def usage(body: object) -> Usage | None:
         cache_read=count(reported, "cache_read_input_tokens"),
         cache_write=count(reported, "cache_creation_input_tokens"),
         total=_last_iteration(reported.get("iterations")),
+        cleared=_cleared(body),
+        compaction=compaction_usage(body),
         cache_write_hour=count(dict_or_empty(reported.get("cache_creation")), "ephemeral_1h_input_tokens"),
     )
 
@@ -546,6 +573,20 @@ def _last_iteration(iterations: object) -> int | None:
     sampled = [entry for entry in dicts_in(iterations) if entry.get("type", "message") == "message"]
     fields = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
     return sum(count(sampled[-1], field) for field in fields) or None if sampled else None
+
+
+def _cleared(body: object) -> int:
+    applied = dict_or_empty(dict_or_empty(body).get("context_management")).get("applied_edits")
+    return sum(count(edit, "cleared_input_tokens") for edit in dicts_in(applied))
+
+
+def compaction_usage(body: object) -> Usage | None:
+    """Return what the provider's own compactions took in a reply, which its usual counts leave out."""
+    used: Usage | None = None
+    for entry in dicts_in(reported_usage(body, "usage").get("iterations")):
+        if entry.get("type") == "compaction" and (one := usage({"usage": {**entry, "iterations": None}})) is not None:
+            used = one.plus(used)
+    return used
 
 
 def finish(body: object) -> Finish | None:

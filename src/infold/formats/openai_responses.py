@@ -29,6 +29,7 @@ from infold.core.messages import (
     UserMessage,
     results_of,
 )
+from infold.core.policy import LARGEST_TOKENS
 from infold.formats.codec import (
     GONE,
     Codec,
@@ -43,6 +44,7 @@ from infold.formats.codec import (
     block_list,
     block_parts,
     content_slots,
+    count,
     custom_input,
     decode_item,
     dict_or_empty,
@@ -542,6 +544,19 @@ def reply_items(body: object) -> list[object]:
     """Return the items a reply adds to the history."""
     output = dict_or_empty(body).get("output")
     return [*output] if isinstance(output, list | tuple) else []
+
+
+def edited_from(body: Mapping[str, Any]) -> int | None:
+    """Return the tokens from which on the provider compacts the history; `None` if `context_management` asks for more.
+
+    The provider's own threshold is not documented: without one in the request, only the window counts.
+    """
+    given = body["context_management"]
+    entries = dicts_in(given)
+    is_known = isinstance(given, list | tuple) and all(entry.get("type") == "compaction" for entry in entries)
+    if not is_known or len(entries) < len(given):
+        return None
+    return max((count(entry, "compact_threshold") or LARGEST_TOKENS for entry in entries), default=0)
 
 
 def usage(body: object) -> Usage | None:

@@ -1,4 +1,4 @@
-"""Recognise a provider's report that a request was too large.
+"""Recognise a provider's report that a request was too large, or that it does not accept the reasoning in it.
 
 Providers have no common code for it; the table lists the phrases they are known to use, and a second pass reads the
 prompt's size and the limit if the text gives them. A rate limit is not an overflow, even if its text mentions tokens.
@@ -16,8 +16,9 @@ class Overflow(Struct, frozen=True):
     """A request reported as too large: by which provider, and the numbers in its report.
 
     `bytes_limit`: the request's bytes were refused, so its tokens may have fitted. `bound_thinking`: its size was not the
-    problem, but thinking that is bound to another conversation; without that, the same request may be sent again. `native`:
-    the problem was a summary that the provider itself wrote.
+    problem, but thinking that is bound to another conversation, or reasoning that its provider cannot read; without that, the
+    same request may be sent again. `native`: the problem was a summary that the provider itself wrote. `binds`: the report says
+    that the model binds thinking, which other sessions may learn.
     """
 
     family: str
@@ -26,6 +27,7 @@ class Overflow(Struct, frozen=True):
     bytes_limit: bool = False
     bound_thinking: bool = False
     native: bool = False
+    binds: bool = False
 
 
 PHRASES: tuple[tuple[str, str], ...] = (
@@ -103,15 +105,20 @@ LIMIT_SIZES = (
     rf"(?:token limit|cannot exceed|must be <=):? {_N}",
     rf"input length should be \[\d+, {_N}",
 )
-_BOUND_THINKING = re.compile(
-    r"bound to a different conversation"
-    r"|`?thinking`? (?:or `?redacted_thinking`? )?blocks in the latest assistant message cannot be modified",
-    re.IGNORECASE,
-)
+_BINDING = re.compile(r"bound to a different conversation", re.IGNORECASE)
 """How Anthropic refuses thinking whose prefix is not the one it was created behind."""
 
 _NATIVE = re.compile(r"`?compaction`?.{0,80}\b(?:blocks?|items?|signature|beta|invalid|not supported)\b", re.IGNORECASE)
 """How a provider may refuse a compaction block or item; no document states the words."""
+
+_REFUSED_REASONING = (
+    (
+        "anthropic",
+        r"`?thinking`? (?:or `?redacted_thinking`? )?blocks in the latest assistant message cannot be modified",
+    ),
+    ("openai", r"invalid_encrypted_content|encrypted content .{0,200}could not be verified"),
+)
+"""Other refusals after which a request without its reasoning may be accepted; OpenAI's comes after a change of the account."""
 
 EXACT_CODES = frozenset({"context_length_exceeded", "model_context_window_exceeded", "exceed_context_size_error"})
 MOST_TEXT = 20_000
@@ -129,8 +136,8 @@ def recognise(status: int | None, body: bytes | str | Mapping[str, Any] | None) 
     has_code = any(code in text for code in EXACT_CODES)
     if not has_code and (status == 429 or TOO_FAST.search(text)):
         return None
-    if _BOUND_THINKING.search(text):
-        return Overflow("anthropic", bound_thinking=True)
+    if _BINDING.search(text):
+        return Overflow("anthropic", bound_thinking=True, binds=True)
     found = _by_phrase(text)
     if found is None and status in (None, 400, 422) and _NATIVE.search(text):
         return Overflow("native", native=True)
@@ -140,6 +147,9 @@ def recognise(status: int | None, body: bytes | str | Mapping[str, Any] | None) 
 
 
 def _by_phrase(text: str) -> Overflow | None:
+    for family, phrase in _COMPILED_REASONING:
+        if phrase.search(text):
+            return Overflow(family, bound_thinking=True)
     for family, phrase in _COMPILED:
         if phrase.search(text):
             return Overflow(family, _number(_PROMPT_SIZES, text), _number(_LIMIT_SIZES, text))
@@ -158,7 +168,7 @@ def _compile(phrases: tuple[tuple[str, str], ...]) -> tuple[tuple[str, re.Patter
     return tuple((family, re.compile(phrase, re.IGNORECASE)) for family, phrase in phrases)
 
 
-_COMPILED, _COMPILED_BYTES = _compile(PHRASES), _compile(BYTE_PHRASES)
+_COMPILED, _COMPILED_BYTES, _COMPILED_REASONING = map(_compile, (PHRASES, BYTE_PHRASES, _REFUSED_REASONING))
 _PROMPT_SIZES = tuple(re.compile(size, re.IGNORECASE) for size in PROMPT_SIZES)
 _LIMIT_SIZES = tuple(re.compile(size, re.IGNORECASE) for size in LIMIT_SIZES)
 

@@ -102,7 +102,9 @@ OPENAI_CHAT = _bind(openai_chat, items_field="messages", path_endings=("/chat/co
 OPENAI_RESPONSES = _bind(
     openai_responses, items_field="input", path_endings=("/responses",), system_fields=("instructions",)
 )
-ANTHROPIC_MESSAGES = _bind(anthropic, items_field="messages", path_endings=("/messages",), system_fields=("system",))
+ANTHROPIC_MESSAGES = _bind(
+    anthropic, items_field="messages", path_endings=("/messages", *anthropic.CLOUD_PATHS), system_fields=("system",)
+)
 GEMINI = _bind(
     gemini,
     items_field="contents",

@@ -7,6 +7,7 @@ was. A request whose history the provider itself holds or cuts is `Unmanaged`.
 from collections.abc import Mapping, Sequence
 from itertools import dropwhile
 from typing import Any, TypeAlias
+from urllib.parse import unquote
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -24,8 +25,21 @@ Body: TypeAlias = Mapping[str, Any]
 _THREAD = "/threads/"
 """Part of the paths of messages that OpenAI's Assistants store."""
 
+_COUNTING = "/count-tokens:rawPredict"
+"""End of the path by which Vertex counts the tokens of a request."""
+
+_UNSTREAMED = {
+    ":streamGenerateContent": ":generateContent",
+    ":streamRawPredict": ":rawPredict",
+    "/invoke-with-response-stream": "/invoke",
+    "?alt=sse": "",
+    "&alt=sse": "",
+}
+
 _OUTPUT_FIELDS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
 _HELD_BY_PROVIDER = ("previous_response_id", "conversation", "context_management", "cached_content", "cachedContent")
+_EDITED_FROM = {anthropic.NAME: anthropic.edited_from, openai_responses.NAME: openai_responses.edited_from}
+"""The formats whose `context_management` is understood; of others, all of it is left to the provider."""
 _HELD_ITEMS = ("item_reference", "compaction", "context_compaction")
 """Prefixes of the types of items that only the provider can read, such as a history that it compacted, or that
 ask it to compact this one."""
@@ -40,7 +54,7 @@ _NOT_FOR_SUMMARIES = (
     *("toolConfig", "tool_config", "generation_config"),
     *("response_format", "text", "output_format", "output_config", "modalities", "audio", "logprobs", "top_logprobs"),
     *("stop", "stop_sequences", *_OUTPUT_FIELDS, "store", "background", "thinking", "reasoning", "reasoning_effort"),
-    "context_management",  # edits of thinking are refused where nothing thinks
+    "context_management",  # edits of thinking are refused where nothing thinks, and a summary is not compacted
 )
 """What a request says about its own answer, in either spelling of Gemini's; a summary is text in one piece."""
 
@@ -50,8 +64,10 @@ class ProviderRequest(Struct, frozen=True):
 
     `window_tokens` is the window it asks for if that is not its model's usual one. `drops_thinking`: it asks the
     provider to drop thinking that is bound to another conversation, in place of refusing it. `is_truncated`: a request that is
-    too large is not refused but answered without a part of it. `offers_native`: its provider compacts histories itself.
-    `cache_seconds`: how long it asks the provider's cache to keep it; 0 if it leaves that to the provider.
+    too large is not refused but answered without a part of it. `offers_native`: its provider compacts histories itself, if
+    it is asked to. `cache_seconds`: how long it asks the provider's cache to keep it; 0 if it leaves that to the provider.
+    `edited_from_tokens`: it asks the provider to clear or compact the history itself, from that many tokens on (0: thinking
+    only); `None` if it does not.
     """
 
     wire: WireFormat
@@ -66,6 +82,7 @@ class ProviderRequest(Struct, frozen=True):
     is_truncated: bool = False
     offers_native: bool = False
     cache_seconds: int = 0
+    edited_from_tokens: int | None = None
 
 
 class Unmanaged(Struct, frozen=True):
@@ -79,18 +96,23 @@ def format_of_path(path: str) -> WireFormat | None:
     """Return the format of requests to this path, `None` if it takes no messages."""
     bare = path.split("?", 1)[0].rstrip("/")
     wire = next((wire for wire in FORMATS if bare.endswith(wire.path_endings)), None)
-    return None if wire is ANTHROPIC_MESSAGES and _THREAD in bare else wire
+    return None if wire is ANTHROPIC_MESSAGES and (_THREAD in bare or bare.endswith(_COUNTING)) else wire
 
 
 def model_in_path(path: str) -> str:
-    """Return the model that a Gemini path names; empty for other paths."""
-    _, _, rest = path.partition("/models/")
-    return rest.split("?", 1)[0].partition(":")[0]
+    """Return the model that a path of Gemini, Bedrock or Vertex names; empty for other paths."""
+    bare = path.split("?", 1)[0]
+    _, is_bedrock, named = bare.partition("/model/")
+    if is_bedrock:  # the ARN of an inference profile has slashes and colons
+        return unquote(named.rpartition("/")[0])
+    return unquote(bare.partition("/models/")[2].partition(":")[0])
 
 
 def unstreamed_path(path: str) -> str:
     """Return the path that answers in one piece what this one would stream."""
-    return path.replace(":streamGenerateContent", ":generateContent").replace("?alt=sse", "").replace("&alt=sse", "")
+    for streamed, whole in _UNSTREAMED.items():
+        path = path.replace(streamed, whole)
+    return path
 
 
 def read_request(wire: WireFormat, body: object, path: str = "") -> ProviderRequest | Unmanaged:
@@ -99,6 +121,9 @@ def read_request(wire: WireFormat, body: object, path: str = "") -> ProviderRequ
         raise BrokenInput(
             wire.name, "the body is not a JSON object", remedy="send the request as the provider documents it"
         )
+    bare = path.split("?", 1)[0]
+    if bare.endswith(anthropic.CLOUD_PATHS) and "anthropic_version" not in body:
+        return Unmanaged("the request is for a model of another provider than Anthropic")
     items = body.get(wire.items_field)
     if items is None:
         return Unmanaged(f"the request has no {wire.items_field}")
@@ -106,7 +131,10 @@ def read_request(wire: WireFormat, body: object, path: str = "") -> ProviderRequ
         items = [{"role": "user", "content": items}]
     if not isinstance(items, list | tuple):
         raise BrokenInput(wire.name, f"{wire.items_field} is not a list", remedy="send the messages as a list")
-    held = _provider_history(wire, body, items)
+    edited_from = (
+        _EDITED_FROM[wire.name](body) if body.get("context_management") and wire.name in _EDITED_FROM else None
+    )
+    held = _provider_history(wire, body, items, is_edited=edited_from is not None)
     if held:
         return Unmanaged(f"the provider holds or cuts the history itself ({held})", is_history=True)
     system, tools = next((body[field] for field in wire.system_fields if field in body), None), body.get("tools")
@@ -117,8 +145,9 @@ def read_request(wire: WireFormat, body: object, path: str = "") -> ProviderRequ
         tools=tools,
         model=str(body.get("model") or model_in_path(path)),
         output_tokens=_output_tokens(body),
-        streams=bool(body.get("stream")) or "streamGenerateContent" in path,
+        streams=bool(body.get("stream")) or unstreamed_path(bare) != bare,
         drops_thinking=wire.name == anthropic.NAME and anthropic.drops_thinking(body),
+        edited_from_tokens=edited_from,
         # A mark on the body itself is the provider's to put on the last message.
         cache_seconds=stated_cache_seconds(body) or marked_seconds([*items, body], system, tools),
     )
@@ -153,7 +182,7 @@ def summary_body(wire: WireFormat, body: Body, request: SummaryRequest, shown: S
 
     If it shares the ordinary request's prefix, everything before its last message stays as it was, tools included, so that
     the provider's cache serves it; `shown` are the messages as that request has them. If it shows them under a system prompt
-    of its own, it keeps the tools too, which their calls need. Otherwise it keeps only the model.
+    of its own, it keeps the tools too, which their calls need. Otherwise it keeps only the model, and the API's version.
     """
     kept = {name: value for name, value in body.items() if name not in _NOT_FOR_SUMMARIES}
     items = [item for message in request.messages[-1:] for item in wire.encode_new(message)]
@@ -165,9 +194,9 @@ def summary_body(wire: WireFormat, body: Body, request: SummaryRequest, shown: S
         history = [*without_bound_thinking(wire, tuple(dropwhile(_is_system, shown))), *items]
         kept.pop("system_instruction", None)
         return {**kept, **wire.with_system(request.system, history), **fields}
-    model = {"model": body["model"]} if "model" in body else {}
+    route = {name: body[name] for name in ("model", "anthropic_version", "anthropic_beta") if name in body}
     fields = wire.summary_fields(body, request.output_tokens, has_tools=False)
-    return {**model, **wire.with_system(request.system, items), **fields}
+    return {**route, **wire.with_system(request.system, items), **fields}
 
 
 # The provider's own compaction.
@@ -223,7 +252,7 @@ def read_native(wire: WireFormat, body: object) -> ModelAnswer | None:
     else:
         (messages, text), usual = anthropic.native_messages(body), wire.usage(body)
         own = anthropic.compaction_usage(body)
-        taken = own if usual is None or own is None else own.plus(usual)
+        taken = own if usual is None or own is None else own.plus(replace(usual, compaction=None))
         taken = taken or usual
     named = tuple(replace(message, id=MessageId(f"native-{n}")) for n, message in enumerate(messages))
     return ModelAnswer(Answer(text), usage=taken, native=named) if named else None
@@ -256,18 +285,17 @@ def _refuses(item: object) -> bool:
     return any(bool(part.get("refusal")) for part in (item, *blocks))
 
 
-def _provider_history(wire: WireFormat, body: Body, items: Sequence[object]) -> str:
-    """Return the field or type by which the provider keeps a part of the history, or cuts it; empty if there is none."""
+def _provider_history(wire: WireFormat, body: Body, items: Sequence[object], *, is_edited: bool) -> str:
+    """Return the field or type by which the provider keeps a part of the history, or cuts it; empty if there is none.
+
+    `is_edited`: it is asked for edits that are understood.
+    """
     names = (*_HELD_BY_PROVIDER, *(anthropic.HELD_FIELDS if wire is ANTHROPIC_MESSAGES else ()))
-    fields = (name for name in names if body.get(name) and not _is_harmless(wire, name, body[name]))
+    fields = (name for name in names if body.get(name) and not (is_edited and name == "context_management"))
     objects = (item for item in items if isinstance(item, Mapping))
     # An item with nothing but an id refers to what the provider stores.
     types = ("item_reference" if item.keys() == {"id"} else str(item.get("type")) for item in objects)
     return next(fields, next((kind for kind in types if kind.startswith(_HELD_ITEMS)), ""))
-
-
-def _is_harmless(wire: WireFormat, field: str, value: object) -> bool:
-    return wire is ANTHROPIC_MESSAGES and field == "context_management" and anthropic.edits_thinking_only(value)
 
 
 def _output_tokens(body: Body) -> int:

@@ -6,12 +6,13 @@ that a provider may send raises. How a format's events add up is in the module o
 """
 
 import re
+from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator, Set
 from typing import Any, Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from infold.formats.codec import Item, MalformedError, dict_or_empty, parse_object, replace_surrogates
+from infold.formats.codec import Item, MalformedError, dict_or_empty, json_text, parse_object, replace_surrogates
 
 MOST_EVENT_BYTES = 32 * 2**20
 """The largest event that is kept: the one that ends a Responses stream holds the whole reply, pictures included."""
@@ -179,6 +180,62 @@ DEEPEST = 6
 """Levels of a value that are merged piece by piece; no provider streams anything deeper."""
 
 
+class FrameReader:
+    """Returns each event of Amazon's event stream as soon as its frame is complete.
+
+    A frame has its length, the length of its headers, a checksum of both, the headers, the payload and a checksum of all.
+    Bedrock's payload is an object with an event in base64. Checksums are left to the transport. What cannot be read is counted in
+    `dropped`; after a frame of an impossible length nothing more is read.
+    """
+
+    def __init__(self) -> None:
+        self.dropped = 0
+        self._open = bytearray()
+        self._is_broken = False
+
+    def feed(self, piece: bytes) -> list[SseEvent]:
+        """Return the events that this piece completes."""
+        events: list[SseEvent] = []
+        self._open += b"" if self._is_broken else piece
+        while len(self._open) >= _PRELUDE:
+            size, headers = (int.from_bytes(self._open[at : at + 4]) for at in (0, 4))
+            if not _PRELUDE + headers + _CHECKSUM <= size <= MOST_EVENT_BYTES:
+                self._is_broken = True
+                self.dropped += 1
+                self._open.clear()
+            elif len(self._open) < size:
+                break
+            else:
+                begin = _PRELUDE + headers
+                event = _framed_event(bytes(self._open[_PRELUDE:begin]), bytes(self._open[begin : size - _CHECKSUM]))
+                del self._open[:size]
+                events += [event] if event else []
+                self.dropped += event is None
+        return events
+
+    def close(self) -> list[SseEvent]:
+        """Return nothing: half a frame is not an event."""
+        return []
+
+
+_PRELUDE, _CHECKSUM = 12, 4
+
+
+def _framed_event(headers: bytes, payload: bytes) -> SseEvent | None:
+    """Return the event in a frame, or the exception as an event of Anthropic's; `None` if it cannot be read."""
+    try:
+        body = parse_object(payload)
+    except MalformedError:
+        return None
+    if b":exception-type" in headers or b":error-code" in headers:
+        error = {"type": "api_error", "message": str(body.get("message") or body.get("originalMessage") or "")}
+        return SseEvent(json_text({"type": "error", "error": error}), "error")
+    try:
+        return SseEvent(b64decode(str(body["bytes"]), validate=True).decode("utf-8", "replace"))
+    except (KeyError, ValueError):
+        return None
+
+
 WHOLE_FIELDS = frozenset({"id", "type", "role", "format", "status", "phase"})
 """Fields that are never split: servers repeat them in every piece, so the first value stays."""
 
@@ -214,7 +271,8 @@ class ReplyBuilder:
     A stream that is cut short gives the reply so far, without a finish reason; half a call and unsigned thinking may be in it,
     which a provider would not accept. Events that cannot be read, are too large or come after the first `most_bytes` are
     counted in `skipped`. `is_over` is set by the event after which the provider sends nothing more (Gemini has none).
-    `may_be_array`: the stream may be a JSON array instead of events; its first character decides.
+    `may_be_array`: the stream may be a JSON array instead of events; its first character decides. It also shows Amazon's
+    binary framing, which begins with the high byte of a length.
     """
 
     def __init__(
@@ -227,8 +285,9 @@ class ReplyBuilder:
         most_bytes: int = MOST_STREAM_BYTES,
     ) -> None:
         self._reply = reply
-        self._reader: SseReader | JsonArrayReader = reader or SseReader()
+        self._reader: SseReader | JsonArrayReader | FrameReader = reader or SseReader()
         self._may_be_array = may_be_array
+        self._is_begun = False
         self._last_events = last_events
         self._most_bytes = most_bytes
         self._unread = self._read_bytes = 0
@@ -249,9 +308,12 @@ class ReplyBuilder:
 
     def feed(self, piece: bytes) -> list[Delta]:
         """Read the next bytes of the stream, split anywhere, and return what they add to the reply."""
-        if self._may_be_array and (begun := piece.lstrip()):
-            self._may_be_array = False
-            self._reader = JsonArrayReader() if begun.startswith(b"[") else self._reader
+        if not self._is_begun and (begun := piece.lstrip()):
+            self._is_begun = True
+            if begun.startswith(b"\0"):
+                self._reader = FrameReader()
+            elif self._may_be_array and begun.startswith(b"["):
+                self._reader = JsonArrayReader()
         return self._take_all(self._reader.feed(piece))
 
     def close(self) -> list[Delta]:

@@ -32,12 +32,13 @@ from infold.gateway.tenants import TENANT_HEADER
 from infold.proxy.managed_request import OwnRequest, UpstreamReply
 from infold.proxy.request import SESSION_HEADER
 
-PROVIDERS = ("anthropic", "gemini", "openai")
+PROVIDERS = ("anthropic", "bedrock", "gemini", "openai", "vertex")
 
 MOST_CACHED_URLS = 256
 """URLs that are cached: building one takes longer than the rest of sending a request."""
 
 _PATHS = (("/v1/messages", "anthropic"), ("/v1/complete", "anthropic"), ("/v1beta", "gemini"), ("/v1alpha", "gemini"))
+_BEDROCK, _VERTEX = "/model/", "/publishers/anthropic/"
 _HEADERS = (("anthropic-version", "anthropic"), ("x-goog-api-key", "gemini"))
 _GEMINI_METHOD = re.compile(r"/models/[^/]+:\w+$")
 _VERSION = re.compile(rb"/v\d\w*(?=/|$)")
@@ -69,6 +70,10 @@ class Upstreams(Struct, frozen=True):
 
 def provider_of(path: str, headers: Mapping[str, str]) -> str:
     """Return the provider whose API a path belongs to; for paths of several, headers that only one of them takes decide."""
+    if path.startswith(_BEDROCK):
+        return "bedrock"
+    if _VERTEX in path:
+        return "vertex"
     by_header = next((provider for name, provider in _HEADERS if name in headers), None)
     if by_header is not None:
         return by_header

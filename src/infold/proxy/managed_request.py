@@ -73,8 +73,8 @@ class UpstreamServer(Struct, frozen=True):
 class ManagedRequest:
     """One request and its session; `content` is the body to send, with `betas` besides the client's own.
 
-    `store_error` is why the session is kept in memory only; `None` if it is stored. `on_recovery` is called with the session
-    after a recovery.
+    `store_error` is why the session is kept in memory only; `None` if it is stored. `on_recovery` is called with this request
+    and the refusal after a recovery.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class ManagedRequest:
         session: Session,
         parsed: ParsedRequest,
         send: Send,
-        on_recovery: Callable[[Session], None] | None = None,
+        on_recovery: "Callable[[ManagedRequest, Overflow], None] | None" = None,
     ) -> None:
         self.session = session
         self.parsed = parsed
@@ -110,6 +110,7 @@ class ManagedRequest:
                 system=asked.system,
                 tools=asked.tools,
                 output_tokens=asked.output_tokens,
+                edited_from_tokens=asked.edited_from_tokens,
                 cache_seconds=asked.cache_seconds,
             )
         finally:
@@ -142,7 +143,7 @@ class ManagedRequest:
             return False
         self.prepare()
         if self._on_recovery is not None:
-            self._on_recovery(self.session)
+            self._on_recovery(self, overflow)
         return True
 
     def record(self, observer: "ReplyObserver") -> None:

@@ -36,6 +36,9 @@ SESSION_HEADER = "x-infold-session"
 _AGENT_HEADERS = ("x-session-id", "session_id", "session-id", "x-claude-code-session-id", "x-conversation-id")
 """The headers in which agents name their sessions: OpenCode, Codex, Claude Code."""
 
+SIGNED = "AWS4-HMAC-SHA256"
+"""How the credential of a request begins whose body is part of its signature; a Bedrock API key is a bearer token instead."""
+
 LONGEST_NAME = 200
 """Characters of a session name; a key has room for these and the suffix of a fork."""
 
@@ -105,6 +108,8 @@ def parse_request(path: str, headers: Mapping[str, str], raw: bytes, *, host: st
     wire = format_of_path(path)
     if wire is None:
         return Unmanaged("the path takes no messages")
+    if headers.get("authorization", "").startswith(SIGNED):
+        return Unmanaged("the request is signed (AWS SigV4), so its body cannot be changed", is_history=True)
     body = as_dict(raw)
     asked = read_request(wire, body, path)
     if isinstance(asked, Unmanaged):

@@ -26,6 +26,7 @@ from infold.core.log import Log
 from infold.core.logged_message import LoggedMessage
 from infold.core.messages import AssistantMessage, Message, calls_of, fingerprint, is_from_caller
 from infold.errors import HistoryChanged, StoreBroken, StoreError
+from infold.formats.overflow import Overflow
 from infold.formats.requests import ProviderRequest
 from infold.ports import FullStore
 from infold.proxy.managed_request import (
@@ -162,6 +163,7 @@ class SessionPool:
         self._sessions: RecentlyUsed[Session] = RecentlyUsed(most_open)
         self._unstored: RecentlyUsed[Session] = RecentlyUsed(most_open)
         self._agents: RecentlyUsed[WeakSet[Session]] = RecentlyUsed(most_open)
+        self._binding_models: set[str] = set()
         self._lock = Lock()
         self._claims: dict[str, list[IncomingHistory]] = {}
         self._served: ServedWindows | None = None
@@ -177,6 +179,8 @@ class SessionPool:
             self._served = self._served or ServedWindows()
             found = self._served.find(server.url, parsed.asked.model, partial(_ask, server))
             settings = replace(settings, window=None if found is None else found.tokens)
+        if settings.bound_thinking is None and parsed.asked.model in self._binding_models:
+            settings = replace(settings, bound_thinking=True)
         parsed = with_deferred_tools(parsed) if settings.defer_tools else parsed
         managed = self._begin(parsed, send, with_own_summariser(settings))
         if found is not None and found.is_new:
@@ -216,7 +220,7 @@ class SessionPool:
         for tries_left in reversed(range(MOST_TRIES)):
             session = self._find(parsed, open_session)
             self._cancel_replaced(parsed, session)
-            managed = ManagedRequest(session, parsed, send, self._forget)
+            managed = ManagedRequest(session, parsed, send, self._learn)
             try:
                 managed.prepare()
             except HistoryChanged:
@@ -228,9 +232,14 @@ class SessionPool:
                 self._release(session.log.session_id, parsed.history)
         return managed
 
-    def _forget(self, session: Session) -> None:
-        """After a recovery, let the next request read the session again, so that it may be recovered too."""
-        self._sessions.drop(lambda other: other is session)
+    def _learn(self, managed: ManagedRequest, refusal: Overflow) -> None:
+        """After a recovery, let the next request read the session again, so that it may be recovered too.
+
+        If the model binds thinking, no other session of this client needs to be refused for that.
+        """
+        self._sessions.drop(lambda other: other is managed.session)
+        if refusal.binds:
+            self._binding_models.add(managed.parsed.asked.model)
 
     # Find the session.
 

@@ -21,7 +21,7 @@ from infold.errors import UsageError
 from infold.observers.bus import Bus
 from infold.ports import FullStore
 from infold.session.compaction import Preview
-from infold.session.context import ReplyMetadata
+from infold.session.context import ReplyMetadata, RequestExtras
 from infold.session.history import DecodedHistory, HistoryMatch
 from infold.session.media import Medium
 from infold.session.session import Ready, Session
@@ -114,15 +114,10 @@ class AsyncSession:
         tools: object = None,
         output_tokens: int = 0,
         cache_seconds: int = 0,
+        edited_from_tokens: int | None = None,
     ) -> Ready:
-        return await self._run(
-            self._session.prepare,
-            messages,
-            system=system,
-            tools=tools,
-            output_tokens=output_tokens,
-            cache_seconds=cache_seconds,
-        )
+        extras = RequestExtras(system, tools, output_tokens, cache_seconds, edited_from_tokens)
+        return await self._run(self._session.prepare, messages, **extras._asdict())
 
     async def prepare_new(
         self,
@@ -132,15 +127,10 @@ class AsyncSession:
         tools: object = None,
         output_tokens: int = 0,
         cache_seconds: int = 0,
+        edited_from_tokens: int | None = None,
     ) -> Ready:
-        return await self._run(
-            self._session.prepare_new,
-            messages,
-            system=system,
-            tools=tools,
-            output_tokens=output_tokens,
-            cache_seconds=cache_seconds,
-        )
+        extras = RequestExtras(system, tools, output_tokens, cache_seconds, edited_from_tokens)
+        return await self._run(self._session.prepare_new, messages, **extras._asdict())
 
     async def record(self, reply: object, stamp: ReplyMetadata | None = None) -> None:
         await self._run(self._session.record, reply, stamp)

@@ -41,13 +41,15 @@ LEAST_CACHED_TOKENS = 1_024
 class RequestExtras(NamedTuple):
     """What a request sends with its messages: the system prompt, the tools, and the most tokens it asks for in reply.
 
-    `cache_seconds`: how long it asks the provider's cache to keep it; 0 if it does not say.
+    `cache_seconds`: how long it asks the provider's cache to keep it; 0 if it does not say. `edited_from_tokens`: it asks the
+    provider to shorten the history itself, from that many tokens on.
     """
 
     system: object = None
     tools: object = None
     output_tokens: int = 0
     cache_seconds: int = 0
+    edited_from_tokens: int | None = None
 
 
 NO_EXTRAS = RequestExtras()
@@ -98,13 +100,20 @@ class RequestContext:
 
     def plan_inputs(self, log: Log, *, manual: bool = False) -> PlanInputs:
         """Return the inputs for the next step; `manual`: a person asked for a compaction."""
-        settings, newest = self._settings, next(_replies(log), None)
+        settings, budget, policy = self._settings, self._budget(log), self._settings.policy
+        edited_from = (self.extras or NO_EXTRAS).edited_from_tokens
+        if edited_from:  # the client's own choice comes first, as long as the request fits
+            trigger = max(budget.trigger_tokens, min(edited_from, budget.limit_tokens))
+            budget = replace(budget, trigger_tokens=trigger)
+            if policy.prune.timing == "every-request":
+                policy = replace(policy, prune=replace(policy.prune, timing="at-trigger"))
+        newest = next(_replies(log), None)
         lifetime = (newest.cache_seconds if newest else 0) or settings.cache_seconds
         answered_ms = newest.created_ms if newest else None
         is_hourly = ((self.extras or NO_EXTRAS).cache_seconds or lifetime) >= HOUR_SECONDS
         return PlanInputs(
-            settings.policy,
-            self._budget(log),
+            policy,
+            budget,
             overhead_tokens=self._overhead_of_next(log).tokens,
             bound=settings.counting.margin,
             wide_bound=settings.counting.wide_margin,
@@ -112,11 +121,12 @@ class RequestContext:
             window_tokens=self._whole_window(log).limit_tokens,
             summariser=settings.summarises and (manual or not self._is_paused(log)),
             manual=manual,
-            rates=rates_of(settings.known, hourly=True) if is_hourly else settings.rates,
+            rates=None if edited_from else rates_of(settings.known, hourly=True) if is_hourly else settings.rates,
             # Derived from the log, so that all processes agree.
             is_cold=answered_ms is not None and self._now_ms() - answered_ms > lifetime * 1_000,
-            native=settings.native,
+            native="never" if edited_from else settings.native,
             native_is_sealed=settings.format == OPENAI_RESPONSES.name,
+            edited_from_tokens=edited_from,
         )
 
     def window(self, log: Log) -> Window:

@@ -213,17 +213,22 @@ class Session:
         tools: object = None,
         output_tokens: int = 0,
         cache_seconds: int = 0,
+        edited_from_tokens: int | None = None,
     ) -> Ready:
         """Make the next request fit, given the whole list of messages; raise `WindowExceeded` if none can.
 
         `system` and `tools` are sent with them, `output_tokens` is the most the request asks for in reply. `cache_seconds` is how
         long it asks the provider's cache to keep it, if that is not marked in what is given (`cache_control`).
+        `edited_from_tokens`: it asks the provider to shorten the history itself from there on, as by Anthropic's
+        `context_management`; below that nothing is compacted that fits.
 
         The list must begin with what was folded; a change there raises `HistoryChanged`. What changed after that is taken back
         and replaced.
         """
+        require_int("edited_from_tokens", edited_from_tokens or 0)
+        require_int("output_tokens", output_tokens)
         cache_seconds = require_int("cache_seconds", cache_seconds) or marked_seconds(messages, system, tools)
-        extras = RequestExtras(system, tools, require_int("output_tokens", output_tokens), cache_seconds)
+        extras = RequestExtras(system, tools, output_tokens, cache_seconds, edited_from_tokens)
         with self._operation():
             history = self._follow(messages, extras)
 
@@ -243,13 +248,16 @@ class Session:
         tools: object = None,
         output_tokens: int = 0,
         cache_seconds: int = 0,
+        edited_from_tokens: int | None = None,
     ) -> Ready:
-        """Make the next request fit, given only the messages that are new.
+        """Make the next request fit, given only the messages that are new; the other arguments are those of `prepare`.
 
         Those of a request that failed after they were stored may be given again; they are stored once.
         """
+        require_int("edited_from_tokens", edited_from_tokens or 0)
+        require_int("output_tokens", output_tokens)
         cache_seconds = require_int("cache_seconds", cache_seconds) or marked_seconds(messages, system, tools)
-        extras = RequestExtras(system, tools, require_int("output_tokens", output_tokens), cache_seconds)
+        extras = RequestExtras(system, tools, output_tokens, cache_seconds, edited_from_tokens)
         with self._operation():
             history, failed = self._follow(messages, extras), self._unsent
             if not messages and not self.log.live:  # nothing to send, unless another writer has stored something since

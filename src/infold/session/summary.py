@@ -387,6 +387,7 @@ def step_ahead(log: Log, inputs: PlanInputs) -> Summarise | None:
     budget = inputs.budget
     earliest, latest = (int(budget.trigger_tokens * share) for share in (EARLIEST_SHARE, LATEST_SHARE))
     begin = min(max(budget.trigger_tokens - _growth_meanwhile(log), earliest), latest)
+    begin = max(begin, min(inputs.edited_from_tokens or 0, budget.trigger_tokens))
     step = next_step(log, replace(inputs, budget=replace(budget, trigger_tokens=begin)))
     return step if isinstance(step, Summarise) and step.cut.index else None
 

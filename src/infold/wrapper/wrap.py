@@ -2,7 +2,8 @@
 
 The client's own HTTP transport is wrapped: what the SDK sends is parsed, made to fit and sent on; what comes back is passed on as
 it arrives and recorded. A refusal for size is recovered once, inside the request. What infold cannot manage is sent as it is.
-Works for `OpenAI`, `AsyncOpenAI`, `Anthropic` and `AsyncAnthropic`: chat completions, Responses and Messages, streamed or not.
+Works for the clients of OpenAI (chat completions, Responses) and of Anthropic (Messages, also on Bedrock with an API key and on
+Vertex), sync and async, streamed or not.
 """
 
 from importlib import import_module
@@ -15,7 +16,8 @@ from infold.wiring import open_store
 
 Client = TypeVar("Client")
 
-KNOWN = ("OpenAI", "AsyncOpenAI", "Anthropic", "AsyncAnthropic")
+_SYNC = ("OpenAI", "Anthropic", "AnthropicBedrock", "AnthropicBedrockMantle", "AnthropicVertex")
+KNOWN = (*_SYNC, *(f"Async{name}" for name in _SYNC))
 
 TRANSPORT = "infold.wrapper.transport"
 """Imported when a client is wrapped, so that `infold.wrap` can be imported without the SDKs' HTTP library."""

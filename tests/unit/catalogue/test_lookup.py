@@ -279,6 +279,17 @@ def test_keys_ignore_case_and_punctuation() -> None:
         "us.anthropic.claude-opus-5-5-20260901-v1:0",
         "bedrock/eu.anthropic.claude-haiku-5-5-v1:0",
         "arn:aws:bedrock:us-east-1:123456789012:inference-profile/us.anthropic.claude-sonnet-5-5-v1:0",
+        "arn:aws-us-gov:bedrock:us-gov-west-1:123456789012:inference-profile/us-gov.anthropic.claude-sonnet-5-5-v1:0",
+        "arn:aws:bedrock:us-east-1::foundation-model/anthropic.claude-sonnet-5-5-20260901-v1:0",
+        "global.anthropic.claude-haiku-5-5-v1",
+        "in.anthropic.claude-fable-5-1-v1:0",
+        "anthropic.claude-opus-5-5",
+        "bedrock/converse/jp.anthropic.claude-opus-5-5-v1:0",
+        "projects/p/locations/us-east5/publishers/anthropic/models/claude-sonnet-5-5@20260901",
+        "claude-sonnet-5-5@default",
+        "openrouter/anthropic/claude-opus-5.5:beta",
+        "litellm_proxy/anthropic/claude-opus-5-5",
+        "azure_ai/claude-sonnet-5-5",
     ],
 )
 def test_models_that_bind_thinking_are_known(name: str) -> None:
@@ -297,6 +308,8 @@ def test_models_that_bind_thinking_are_known(name: str) -> None:
         "gpt-5.5",
         "",
         "opus-5-5",
+        "us.anthropic.claude-sonnet-5-20260301-v1:0",
+        "arn:aws:bedrock:us-east-1:123456789012:application-inference-profile/abc123",
     ],
 )
 def test_other_models_are_not_taken_for_them(name: str) -> None:

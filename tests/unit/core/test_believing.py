@@ -35,8 +35,9 @@ def test_frames_reasoning_and_media_may_be_left_out() -> None:
         (Usage(total=10_050, output=30, reasoning=20), True),
         (Usage(input=500, output=50, total=10_050), True),
         (Usage(input=500, output=9_500, total=10_000), False),
+        (Usage(input=500, output=50, cleared=9_500), True),
     ],
-    ids=["cache told", "output is no input", "total alone", "cache in the total alone", "cache nowhere"],
+    ids=["cache told", "output is no input", "total alone", "cache in the total alone", "cache nowhere", "cleared"],
 )
 def test_what_was_sent_is_read_from_all_that_is_told(usage: Usage, believed: bool) -> None:
     """S1.3, I13: what was read from the cache was sent too, wherever it is told; what was answered was not."""

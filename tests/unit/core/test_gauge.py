@@ -57,6 +57,38 @@ def test_reported_usage_wins_over_estimates() -> None:
     assert count(session(user(tokens_of_text(1_000)), replies(usage=usage)), INFOLD) == 1_287
 
 
+def test_what_the_provider_clears_again_does_not_count() -> None:
+    """B8, B23: while the provider is asked for its edits, what they cleared is not in the window; without them it is."""
+    usage = Usage(input=4_000, output=50, cleared=6_000)
+    log = session(user(tokens_of_text(10_000)), replies(usage=usage))
+    plain, edited = inputs(INFOLD), replace(inputs(INFOLD), edited_from_tokens=5_000)
+
+    assert gauge(log, edited).count_tokens == gauge(log, edited).upper_tokens == 4_050
+    assert gauge(log, plain).count_tokens == gauge(log, plain).upper_tokens == 10_050
+
+
+def test_estimates_are_corrected_by_what_was_sent() -> None:
+    """B15, B23: a report of which the provider cleared a part teaches what the whole one would have."""
+    begun = (user(tokens_of_text(4_000)), replies(usage=Usage(input=5_000, output=1)), user(tokens_of_text(3_000)))
+    whole = session(*begun, replies(usage=Usage(input=9_000, output=1)))
+    cleared = session(*begun, replies(usage=Usage(input=8_600, output=1, cleared=400)))
+
+    assert cleared.calibration == whole.calibration
+    assert whole.calibration.reports > session(*begun).calibration.reports
+
+
+def test_what_is_hidden_may_have_been_cleared_before() -> None:
+    """B8, B23: after a pruning, what the provider cleared counts, since it may be what was hidden."""
+    usage = Usage(input=4_000, output=50, cleared=6_000)
+    parts = (user(), calls("bash"), result(7_000), calls("bash"), result(3_000), replies(usage=usage))
+    log = session(*parts)
+    hidden = log.append(Pruning((Handle("2.0"),), 7_000))
+    edited = replace(inputs(INFOLD), edited_from_tokens=5_000)
+
+    assert gauge(log, edited).upper_tokens == 4_050
+    assert gauge(hidden, edited).upper_tokens >= hidden.size.measure
+
+
 def test_turn_window_never_looks_at_usage() -> None:
     """S7.2, S1.7: `turn-window` estimates the whole history even where usage was reported."""
     policy = preset("turn-window")

@@ -165,9 +165,20 @@ MODIFIED = (
 @pytest.mark.parametrize("words", [BOUND, MODIFIED])
 def test_thinking_of_another_conversation_is_told_apart(words: str) -> None:
     """B32: a refusal of bound thinking is recognised as such, whoever reports it and however long its last sentence is."""
-    expected = Overflow("anthropic", bound_thinking=True)
+    expected = Overflow("anthropic", bound_thinking=True, binds="bound to" in words)
     for more in ("", " This beta is enabled by the header `anthropic-beta`.", " Changed: tools."):
         body = {"type": "error", "error": {"type": "invalid_request_error", "message": words + more}}
         assert recognise(400, body) == expected
         assert recognise(None, f"Error code: 400 - {body}") == expected
     assert recognise(200, {"content": [{"type": "text", "text": words}]}) is None
+
+
+def test_reasoning_that_openai_cannot_read_is_told_apart() -> None:
+    """B32: encrypted reasoning of another account is refused; the same request without it may be sent."""
+    words = "The encrypted content gAAA...Rg== could not be verified. Reason: Encrypted content could not be decrypted."
+    error = {"message": words, "type": "invalid_request_error", "param": None, "code": "invalid_encrypted_content"}
+
+    for body in ({"error": error}, {"error": {**error, "code": None}}, {"error": {**error, "message": "Not valid."}}):
+        assert recognise(400, body) == Overflow("openai", bound_thinking=True)
+    failed = {"type": "response.failed", "response": {"error": {"code": "invalid_encrypted_content", "message": words}}}
+    assert recognise(None, failed) == Overflow("openai", bound_thinking=True)

@@ -8,7 +8,15 @@ from anthropic.types import Usage as AnthropicUsage
 from openai.types import CompletionUsage
 
 from infold.core.messages import Finish, Usage
-from infold.formats.registry import ANTHROPIC_MESSAGES, FORMATS, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
+from infold.formats.registry import (
+    ANTHROPIC_MESSAGES,
+    FORMATS,
+    GEMINI,
+    OPENAI_CHAT,
+    OPENAI_RESPONSES,
+    WireFormat,
+    builder_for,
+)
 
 CHAT_USAGE = {
     "prompt_tokens": 100,
@@ -76,15 +84,48 @@ def test_usage_of_sdk_objects_is_read() -> None:
 
 
 def test_the_last_iteration_is_what_stands_in_the_window() -> None:
-    """After server tools the total is the last sampling's, and a compaction's own tokens are not counted."""
+    """After server tools the total is the last sampling's; a compaction's own tokens are paid for, and not in the window."""
     iterations = [
         {"type": "message", "input_tokens": 10, "output_tokens": 5},
         {"type": "message", "input_tokens": 20, "cache_read_input_tokens": 7, "output_tokens": 6},
         {"type": "compaction", "input_tokens": 900, "output_tokens": 9},
+        {
+            "type": "compaction",
+            "cache_read_input_tokens": 50,
+            "output_tokens": 1,
+            "iterations": [{"type": "compaction"}],
+        },
+        {"type": "compaction", "input_tokens": "many"},
     ]
     usage = ANTHROPIC_MESSAGES.usage({"usage": {"input_tokens": 30, "output_tokens": 11, "iterations": iterations}})
     assert usage is not None
     assert usage.context == 33
+    assert usage.compaction == Usage(900, 10, cache_read=50)
+
+
+@pytest.mark.parametrize("edits", [None, "all", {}, {"applied_edits": 3}, {"applied_edits": ["x", {}]}])
+def test_no_edits_clear_nothing(edits: object) -> None:
+    """Edits that are missing or unreadable have cleared nothing."""
+    assert ANTHROPIC_MESSAGES.usage({"usage": ANTHROPIC_USAGE, "context_management": edits}) == Usage(
+        30, 10, 20, 60, 10
+    )
+
+
+def test_what_the_provider_cleared_is_read() -> None:
+    """B8: tokens that a provider cleared from a request are reported with its usage, in a stream with its last but one event."""
+    edits = [{"type": "clear_tool_uses_20250919", "cleared_input_tokens": 700}, {"cleared_input_tokens": 30}]
+    body = {"usage": ANTHROPIC_USAGE, "context_management": {"applied_edits": edits}}
+    events = [
+        {"type": "message_start", "message": {"role": "assistant", "usage": ANTHROPIC_USAGE}},
+        {**body, "type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 30}},
+        {"type": "message_stop"},
+    ]
+    builder = builder_for("anthropic-messages")
+    for event in events:
+        builder.feed(b"data: " + msgspec.json.encode(event) + b"\n\n")
+
+    assert ANTHROPIC_MESSAGES.usage(body) == Usage(30, 10, 20, 60, 10, cleared=730)
+    assert ANTHROPIC_MESSAGES.usage(builder.reply()) == Usage(30, 10, 20, 60, 10, cleared=730)
 
 
 @pytest.mark.parametrize("wire", FORMATS)

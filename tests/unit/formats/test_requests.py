@@ -8,6 +8,7 @@ import pytest
 from tests.support.provider_rules import problems
 
 from infold.core.judge import Answer
+from infold.core.policy import LARGEST_TOKENS
 from infold.core.summary_request import (
     COMPACTION_AGENT,
     Additions,
@@ -41,6 +42,7 @@ HI: dict[str, list[dict[str, Any]]] = {
     "gemini": [{"role": "user", "parts": [{"text": "hi"}]}],
 }
 THINKING = {"type": "clear_thinking_20251015", "keep": "all"}
+COMPACTED = {"role": "assistant", "content": [{"type": "compaction", "content": "All that was said."}]}
 ASK = own_request("[user] hi", Additions(), output_tokens=500)
 
 
@@ -88,6 +90,13 @@ def test_gemini_names_its_model_in_the_path() -> None:
 
     assert model_in_path(path) == "gemini-2.5-pro"
     assert model_in_path("/v1/chat/completions") == ""
+    assert model_in_path("/v1/projects/p/locations/l/publishers/anthropic/models/claude-x%4020260901:rawPredict") == (
+        "claude-x@20260901"
+    )
+    assert model_in_path("/model/us.anthropic.claude-x-v1:0/invoke") == "us.anthropic.claude-x-v1:0"
+    assert model_in_path("/model/arn:aws:bedrock:r:1:inference-profile/us.anthropic.claude-x-v1:0/invoke?a=b") == (
+        "arn:aws:bedrock:r:1:inference-profile/us.anthropic.claude-x-v1:0"
+    )
     assert unstreamed_path(path) == "/v1beta/models/gemini-2.5-pro:generateContent"
     assert (
         unstreamed_path(f"{path.partition('?')[0]}?key=k&alt=sse")
@@ -148,7 +157,8 @@ def test_a_strange_size_is_no_size(garbage: object) -> None:
     [
         (OPENAI_RESPONSES, {"input": "go on", "previous_response_id": "resp_1"}),
         (OPENAI_RESPONSES, {"input": "go on", "conversation": {"id": "conv_1"}}),
-        (OPENAI_RESPONSES, {"input": "go on", "context_management": [{"type": "compaction"}]}),
+        (OPENAI_RESPONSES, {"input": "go on", "context_management": [{"type": "compaction"}, {"type": "forget"}]}),
+        (OPENAI_RESPONSES, {"input": "go on", "context_management": [{"type": "compaction"}, "all"]}),
         (OPENAI_RESPONSES, {"input": [{"type": "item_reference", "id": "msg_1"}]}),
         (OPENAI_RESPONSES, {"input": [{"type": "compaction", "encrypted_content": "gAAA"}, *HI["openai-responses"]]}),
         (OPENAI_RESPONSES, {"input": [{"id": "msg_1"}]}),
@@ -160,8 +170,9 @@ def test_a_strange_size_is_no_size(garbage: object) -> None:
         (ANTHROPIC_MESSAGES, {"messages": [], "context_management": {"edits": [{"type": "clear_tool_uses"}]}}),
         (
             ANTHROPIC_MESSAGES,
-            {"messages": [], "context_management": {"edits": [THINKING, {"type": "compact_20260112"}]}},
+            {"messages": [COMPACTED], "context_management": {"edits": [THINKING, {"type": "compact_20260112"}]}},
         ),
+        (OPENAI_CHAT, {"messages": [], "context_management": {"edits": [THINKING]}}),
         (ANTHROPIC_MESSAGES, {"messages": [], "context_management": {"edits": ["clear_thinking"]}}),
         (ANTHROPIC_MESSAGES, {"messages": [], "context_management": {"edits": "all"}}),
         (ANTHROPIC_MESSAGES, {"messages": [], "context_management": [THINKING]}),
@@ -190,6 +201,90 @@ def test_a_whole_history_is_managed(body: dict[str, Any]) -> None:
 def test_thinking_left_out_cuts_nothing(value: dict[str, Any]) -> None:
     """B23: Anthropic asked to leave out no more than its own thinking cuts no history: such a request is managed."""
     assert asked(ANTHROPIC_MESSAGES, messages=HI["anthropic-messages"], context_management=value).items
+
+
+@pytest.mark.parametrize(
+    ("edits", "from_tokens"),
+    [
+        ([{"type": "clear_tool_uses_20250919"}], 100_000),
+        ([{"type": "clear_tool_uses_20250919", "trigger": {"type": "input_tokens", "value": 30_000}}], 30_000),
+        ([{"type": "clear_tool_uses_20250919", "trigger": {"type": "input_tokens", "value": "many"}}], 100_000),
+        ([{"type": "clear_tool_uses_20250919", "trigger": {"type": "tool_uses", "value": 2}}], LARGEST_TOKENS),
+        ([{"type": "clear_tool_uses_20250919", "trigger": {"type": "tool_uses", "value": 1}}], 1),
+        ([THINKING, {"type": "compact_20260112"}], 150_000),
+        ([{"type": "compact_20260112", "trigger": None}, {"type": "clear_tool_uses_20250919"}], 150_000),
+        ([{"type": "compact_20260112", "trigger": {"type": "input_tokens", "value": 60_000}}], 60_000),
+        ([THINKING], 0),
+        ([], 0),
+    ],
+)
+def test_a_request_tells_from_where_its_provider_edits(edits: list[dict[str, Any]], from_tokens: int) -> None:
+    """B23: Anthropic's edits of known kinds are left on, and the threshold of the last of them is read."""
+    calls = [
+        {"role": "assistant", "content": [{"type": "tool_use", "id": one, "name": "f", "input": {}}]} for one in "ab"
+    ]
+    found = asked(ANTHROPIC_MESSAGES, messages=calls, context_management={"edits": edits})
+
+    assert found.edited_from_tokens == from_tokens
+
+
+@pytest.mark.parametrize(
+    ("given", "from_tokens"),
+    [
+        ([{"type": "compaction", "compact_threshold": 200_000}], 200_000),
+        ([{"type": "compaction", "compact_threshold": None}], LARGEST_TOKENS),
+        ([], None),
+    ],
+)
+def test_a_request_tells_from_where_openai_compacts(given: list[dict[str, Any]], from_tokens: int | None) -> None:
+    """B23: OpenAI's compaction is left on; without a threshold of its own, only the window counts."""
+    assert asked(OPENAI_RESPONSES, input="hi", context_management=given).edited_from_tokens == from_tokens
+
+
+CLOUD_PATHS = {
+    "/model/us.anthropic.claude-opus-5-5-v1:0/invoke": False,
+    "/model/us.anthropic.claude-opus-5-5-v1:0/invoke-with-response-stream": True,
+    "/v1/projects/p/locations/l/publishers/anthropic/models/claude-opus-5-5:rawPredict": False,
+    "/v1/projects/p/locations/l/publishers/anthropic/models/claude-opus-5-5:streamRawPredict": True,
+}
+
+
+@pytest.mark.parametrize(("path", "streams"), CLOUD_PATHS.items())
+def test_clouds_take_messages_without_a_model(path: str, streams: bool) -> None:
+    """B32: on Bedrock and Vertex the path names the model and says whether to stream; other providers' bodies are relayed."""
+    found = asked(ANTHROPIC_MESSAGES, path, messages=HI["anthropic-messages"], anthropic_version="vertex-2023-10-16")
+
+    assert format_of_path(path) is ANTHROPIC_MESSAGES
+    assert "claude-opus-5-5" in found.model
+    assert found.streams is streams
+    assert unstreamed_path(path).endswith(("/invoke", ":rawPredict"))
+    assert isinstance(read_request(ANTHROPIC_MESSAGES, {"messages": [], "inferenceConfig": {}}, path), Unmanaged)
+
+
+def test_a_count_on_vertex_is_no_request_for_a_reply() -> None:
+    """Vertex counts tokens under a path of its own, which is relayed."""
+    path = "/v1/projects/p/locations/l/publishers/anthropic/models/count-tokens:rawPredict"
+    assert format_of_path(path) is None
+
+
+def test_a_summary_on_a_cloud_keeps_the_version() -> None:
+    """A request for a summary on Bedrock or Vertex has the version that their API wants, and the betas."""
+    body = {"anthropic_version": "bedrock-2023-05-31", "anthropic_beta": ["context-1m-2025-08-07"], "messages": []}
+    made = summary_body(ANTHROPIC_MESSAGES, body, ASK)
+
+    assert made["anthropic_version"] == body["anthropic_version"]
+    assert made["anthropic_beta"] == body["anthropic_beta"]
+
+
+def test_a_summary_is_cleared_as_its_request_is() -> None:
+    """A summary that shares a request's messages is cleared of the same results, so that it fits, and is never compacted."""
+    clears, compacts = {"type": "clear_tool_uses_20250919"}, {"type": "compact_20260112"}
+    body = {"model": "m", "context_management": {"edits": [clears, compacts, THINKING]}}
+    made = summary_body(ANTHROPIC_MESSAGES, body, shared(ANTHROPIC_MESSAGES), HI["anthropic-messages"])
+    own = summary_body(ANTHROPIC_MESSAGES, body, ASK)
+
+    assert made["context_management"] == {"edits": [clears]}
+    assert "context_management" not in own
 
 
 @pytest.mark.parametrize("body", [[], "hi", None, {"messages": {"role": "user"}}, {"messages": 3}])

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from tests.support.provider_rules import chat_problems, gemini_problems, responses_problems
+from tests.support.provider_rules import chat_problems, gemini_problems, responses_problems, signature_problems
 
 from infold.testing.anthropic_rules import anthropic_problems
 
@@ -157,3 +157,20 @@ def test_gemini_accepts() -> None:
         spoke("user", functionResponse="f"),
     ]
     assert gemini_problems(items) == ()
+
+
+def test_gemini_wants_signatures_in_the_turn_under_way() -> None:
+    """Of each step of the turn under way the first call has one; of parallel calls and earlier turns none is wanted."""
+    bare, signed = ({"functionCall": {"name": "f"}, **more} for more in ({}, {"thoughtSignature": "s"}))
+    asked, answered = (
+        {"role": "user", "parts": [part]} for part in ({"text": "x"}, {"functionResponse": {"name": "f"}})
+    )
+    step, parallel, unsigned = (
+        {"role": "model", "parts": parts} for parts in ([signed], [signed, bare], [bare, signed])
+    )
+    missing = "item 3: function call 'f' is missing a thought_signature"
+
+    assert signature_problems([asked, step, answered, parallel, answered]) == ()
+    assert signature_problems([asked, unsigned, answered, asked, step]) == ()
+    assert signature_problems([asked, step, answered, unsigned]) == (missing,)
+    assert signature_problems([step]) == ()

@@ -1,6 +1,7 @@
 """Streamed replies: the body they add up to, what is shown meanwhile, values in pieces."""
 
 import json
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from random import Random
@@ -15,7 +16,7 @@ from infold.core.messages import Finish, TextPart, Usage
 from infold.errors import UnknownFormat
 from infold.formats.codec import dict_or_empty, dicts_in
 from infold.formats.openai_chat import ChatReply
-from infold.formats.overflow import recognise
+from infold.formats.overflow import Overflow, recognise
 from infold.formats.registry import (
     ANTHROPIC_MESSAGES,
     FORMATS,
@@ -40,7 +41,7 @@ from infold.formats.streams import (
 )
 from infold.testing import wire_replies
 from infold.testing.script import Say, StreamEvent, WireReply
-from infold.testing.wire_replies import REPLY_WRITERS
+from infold.testing.wire_replies import REPLY_WRITERS, anthropic_body, anthropic_events
 
 BODIES: dict[str, Callable[[WireReply], dict[str, Any]]] = {
     OPENAI_CHAT.name: wire_replies.chat_body,
@@ -732,3 +733,58 @@ def test_text_is_joined_only_when_asked_for() -> None:
     assert isinstance(into["text"], TextPieces)
     assert len(into["text"]) == 1_000
     assert join_pieces(into) == {"text": "piece " * 1_000}
+
+
+def frame(payload: bytes, *, kind: bytes = b":event-type") -> bytes:
+    """One frame of Amazon's event stream."""
+    headers = bytes([len(kind)]) + kind + b"\x07\x00\x05chunk"
+    size = 16 + len(headers) + len(payload)
+    return size.to_bytes(4) + len(headers).to_bytes(4) + b"crc1" + headers + payload + b"crc2"
+
+
+def framed(event: object) -> bytes:
+    """An event as Bedrock sends it."""
+    return frame(msgspec.json.encode({"bytes": b64encode(msgspec.json.encode(event)).decode(), "p": "abc"}))
+
+
+@settings(deadline=None)
+@given(SAYS, USAGES, st.lists(st.integers(0, 9_999), max_size=20))
+def test_a_stream_of_bedrock_is_read(say: Say, usage: Usage, cuts: list[int]) -> None:
+    """In Amazon's framing, however its bytes are split, a stream makes the same body."""
+    reply = WireReply(say, usage, 1, "m")
+    stream = b"".join(framed(event.data) for event in anthropic_events(reply))
+    builder = fed(ANTHROPIC_MESSAGES, *split(stream, cuts))
+
+    assert builder.reply() == anthropic_body(reply)
+    assert builder.is_over
+    assert builder.skipped == 0
+
+
+def test_an_exception_in_a_stream_of_bedrock_is_an_error() -> None:
+    """A refusal for size is recognised in a frame too."""
+    words = b'{"message": "Input is too long for requested model."}'
+    builder = fed(ANTHROPIC_MESSAGES, frame(words, kind=b":exception-type"))
+
+    assert recognise(None, dict_or_empty(builder.error())) == Overflow("bedrock")
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        b"\0" * 40,
+        b"\0\xff\xff\xff" + b"\xff" * 40,
+        frame(b"no object"),
+        frame(b"{}"),
+        frame(b'{"bytes": "?"}'),
+        frame(b'{"bytes": 3}'),
+    ],
+    ids=["too short", "too long", "no object", "no bytes", "no base64", "a number"],
+)
+def test_a_broken_frame_is_skipped(stream: bytes) -> None:
+    """What cannot be read is counted; a frame of an impossible length ends the reading, any other does not."""
+    good = framed({"type": "message_start", "message": {"role": "assistant", "content": []}})
+    builder = fed(ANTHROPIC_MESSAGES, stream, good)
+    builder.close()
+
+    assert builder.skipped == 1
+    assert (builder.reply() is None) == (stream[:4] in (b"\0\0\0\0", b"\0\xff\xff\xff"))

@@ -22,6 +22,10 @@ ALL = Upstreams({"openai": "http://o.test", "anthropic": "http://a.test", "gemin
         ("/v1beta/models/gemini-x:generateContent", {}, "gemini"),
         ("/v1/models/gemini-x:streamGenerateContent", {}, "gemini"),
         ("/v1/models", {"x-goog-api-key": "k"}, "gemini"),
+        ("/model/us.anthropic.claude-opus-5-5-v1:0/invoke", {"anthropic-version": "2023-06-01"}, "bedrock"),
+        ("/model/amazon.nova-pro-v1:0/converse", {}, "bedrock"),
+        ("/v1/projects/p/locations/l/publishers/anthropic/models/claude-opus-5-5:rawPredict", {}, "vertex"),
+        ("/v1/projects/p/locations/l/publishers/google/models/gemini-x:generateContent", {}, "gemini"),
         ("/anything/else", {}, "openai"),
     ],
 )

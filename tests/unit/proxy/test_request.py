@@ -40,6 +40,19 @@ def reply(text: str = "Notes.", **fields: Any) -> bytes:
     )
 
 
+@pytest.mark.parametrize("path", ["/model/us.anthropic.claude-opus-5-5-v1:0/invoke", "/anthropic/v1/messages"])
+def test_a_signed_body_is_left_as_it_is(path: str) -> None:
+    """B32: a signature of AWS covers the body, so such a request is relayed and said to be so; one with a bearer key is not."""
+    body = msgspec.json.encode({"anthropic_version": "bedrock-2023-05-31", "max_tokens": 9, "messages": HELLO})
+    signed = parse_request(path, {"authorization": "AWS4-HMAC-SHA256 Credential=AKIA/2026/us-east-1/bedrock"}, body)
+    bearer = parse_request(path, {"authorization": "Bearer k"}, body)
+
+    assert isinstance(signed, Unmanaged)
+    assert signed.is_history
+    assert "SigV4" in signed.why
+    assert isinstance(bearer, ParsedRequest)
+
+
 def test_a_request_is_read() -> None:
     """Its body, what it asks for, the history it brings and the name of that are told."""
     one = exchange({"model": "gpt-4o", "messages": HELLO})

@@ -16,7 +16,8 @@ from infold.core.events import Clipped, Compacted, Event
 from infold.core.log import Log
 from infold.formats.overflow import Overflow
 from infold.ports import FullStore, SessionKey
-from infold.proxy.managed_request import OwnRequest, UpstreamReply
+from infold.proxy.managed_request import ManagedRequest, OwnRequest, UpstreamReply
+from infold.proxy.request import ParsedRequest, parse_request
 from infold.proxy.sessions import SessionPool
 from infold.session.session import Session
 from infold.session.settings import SessionSettings
@@ -463,6 +464,31 @@ def test_what_is_not_stored_says_why() -> None:
 
     assert "the disk is full" in str(broken.store_error)
     assert well.store_error is None
+
+
+@pytest.mark.parametrize(
+    ("binds", "stated", "learned"), [(True, None, True), (False, None, False), (True, False, False)]
+)
+def test_a_client_learns_which_models_bind_thinking(binds: bool, stated: bool | None, learned: bool) -> None:
+    """B32: a refusal that names the binding counts for every session with that model, unless the settings state otherwise."""
+    pool = SessionPool(MemoryStore(), replace(LARGE, bound_thinking=stated))
+    thought = {"type": "thinking", "thinking": "hm", "signature": "s"}
+    items = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": [thought, {"type": "text", "text": "yes"}]},
+        {"role": "user", "content": "go on"},
+    ]
+
+    def asked(name: str, model: str) -> ManagedRequest:
+        body = {"model": model, "max_tokens": 9, "messages": items}
+        parsed = parse_request("/v1/messages", {"x-infold-session": name}, msgspec.json.encode(body))
+        assert isinstance(parsed, ParsedRequest)
+        return pool.begin(parsed, no_model)
+
+    assert asked("one", "new").recover(Overflow("anthropic", bound_thinking=True, binds=binds))
+    other, unlike = asked("two", "new").session.log, asked("three", "old").session.log
+    assert other.rendering.binds_thinking is learned
+    assert not unlike.rendering.binds_thinking
 
 
 def test_a_request_is_recovered_from_each_kind_of_refusal() -> None:

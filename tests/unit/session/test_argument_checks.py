@@ -132,6 +132,7 @@ def test_messages_are_a_list(store: FullStore, messages: Any, way: str, format_n
         ("recall", {"query": "x", "budget_tokens": "y"}, "budget_tokens is 'y'; give a whole number"),
         ("compact", {"focus": 5}, "the focus is an int"),
         ("prepare", {"messages": HI, "output_tokens": "5"}, "output_tokens is '5'"),
+        ("prepare", {"messages": HI, "edited_from_tokens": "5"}, "edited_from_tokens is '5'"),
     ],
 )
 def test_arguments_of_a_wrong_kind_are_told(

@@ -1,5 +1,7 @@
 """What a request is made in, where it was told in this process and where only the log knows."""
 
+import pytest
+
 from infold.core.entries import MessageEntry
 from infold.core.log import Log
 from infold.core.messages import AssistantMessage, Message, Overhead, Usage
@@ -46,6 +48,29 @@ def test_a_reply_keeps_only_what_was_told() -> None:
 
     assert [kept.overhead for kept in _stamped(untold, reply)] == [None]
     assert [kept.overhead for kept in _stamped(told, reply)] == [Overhead()]
+
+
+@pytest.mark.parametrize(
+    ("edited_from", "trigger"), [(None, 12_920), (0, 12_920), (5_000, 12_920), (13_000, 13_000), (90_000, 13_600)]
+)
+def test_the_providers_own_edit_comes_first(edited_from: int | None, trigger: int) -> None:
+    """B23: nothing is compacted before the provider's own edit applies, for its price neither, as long as the request fits."""
+    settings = resolve_settings("claude-sonnet-4-6", 16_000)
+    asked = RequestContext(settings, lambda: 7)
+    asked.extras = RequestExtras(edited_from_tokens=edited_from)
+    inputs = asked.plan_inputs(answered())
+
+    assert (inputs.budget.trigger_tokens, inputs.budget.limit_tokens) == (trigger, 13_600)
+    assert (inputs.rates is None) == bool(edited_from)
+    assert inputs.edited_from_tokens == edited_from
+
+
+def test_a_preset_that_prunes_each_time_waits_for_the_provider() -> None:
+    """B23: a document's pruning at every request happens only at the trigger where the provider clears results itself."""
+    asked = RequestContext(resolve_settings(None, 200_000, "opencode-1.1.57"), lambda: 7)
+    assert asked.plan_inputs(answered()).policy.prune.timing == "every-request"
+    asked.extras = RequestExtras(edited_from_tokens=50_000)
+    assert asked.plan_inputs(answered()).policy.prune.timing == "at-trigger"
 
 
 def _with_usage(message: Message) -> AssistantMessage:

@@ -256,3 +256,41 @@ def test_a_stated_window_leaves_room_for_the_reply_that_is_asked_for() -> None:
         session.prepare(history(1), output_tokens=8_000)
 
         assert session.limit_tokens == WINDOW - 8_000
+
+
+UNREADABLE = {
+    "error": {"message": "The encrypted content gAAA could not be verified.", "code": "invalid_encrypted_content"}
+}
+
+
+def test_reasoning_of_another_account_is_left_out() -> None:
+    """B32: reasoning that OpenAI cannot read is removed and the request sent again; what is reasoned later is kept."""
+    session = Session(open_store("memory"), "s", SessionSettings(window=WINDOW, format="openai-responses"))
+    thought = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
+    call = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "shell", "arguments": "{}"}
+    items: list[Item] = [
+        {"role": "user", "content": "Count the ships."},
+        thought,
+        call,
+        {"type": "function_call_output", "call_id": "c1", "output": "44"},
+    ]
+    assert session.prepare(items).messages == items
+    again = session.recover(UNREADABLE)
+    assert again is not None
+    assert again.messages == [item for item in items if item is not thought]
+    assert session.recover({"error": {"message": "Item 'rs_1' of type 'reasoning' was provided without."}}) is None
+
+    later = {**thought, "id": "rs_2"}
+    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "44"}]}
+    session.record({"output": [later, said], "status": "completed"})
+    ready = session.prepare([*items, later, said, {"role": "user", "content": "Again."}])
+    assert thought not in ready.messages
+    assert later in ready.messages
+    assert not any(isinstance(event, Rejected) for event in ready.events)
+
+
+def test_reasoning_that_is_refused_again_is_the_callers() -> None:
+    """B32: where nothing is left to remove, the provider's refusal is the caller's to see."""
+    session = Session(open_store("memory"), "s", SessionSettings(window=WINDOW, format="openai-responses"))
+    session.prepare([{"role": "user", "content": "Count the ships."}])
+    assert session.recover(UNREADABLE) is None

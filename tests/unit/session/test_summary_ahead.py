@@ -57,6 +57,15 @@ def test_a_summary_is_begun_before_it_is_needed() -> None:
     assert step_ahead(session(SOON - 1), plan_inputs()) is None
 
 
+def test_no_summary_is_begun_before_the_providers_own_edit() -> None:
+    """B18, B23: where the provider shortens the history itself, no summary is written ahead that may never be needed."""
+    given = plan_inputs()
+    later = replace(given, edited_from_tokens=given.budget.trigger_tokens)
+
+    assert step_ahead(session(SOON), replace(given, edited_from_tokens=100)) is not None
+    assert step_ahead(session(SOON), later) is None
+
+
 def paced(share: float, *, pause_ms: int, took_ms: int = 0, heard: bool = True) -> Log:
     """A session of small steps that fills so much of the trigger, with a call in each pause."""
     given, log = plan_inputs(), Log(SessionId("s"))
