@@ -423,7 +423,7 @@ def test_openais_compaction_is_sent_with_the_ledger(tmp_path: Path) -> None:
         inner = openai.OpenAI(base_url=f"{server.url}/v1", api_key="k", max_retries=0)
         settings = SessionSettings(window=WINDOW, native="always", on_event=events.append)
         client = wrap(inner, settings, store=store, session="s")
-        for _ in range(60):
+        for _ in range(90):
             reply = client.responses.create(
                 model="gpt-5.4", input=items, tools=tools, store=False, include=["reasoning.encrypted_content"]
             )
