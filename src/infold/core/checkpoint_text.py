@@ -141,6 +141,9 @@ ATTACHED = "Attached by the user, newest first:"
 RULES, OTHERS = "Rules the user laid down, verbatim, newest first:", "Other requests, newest first:"
 
 
+ANSWERS = "Asked of the user and answered, newest first:"
+
+
 MORE_TOKENS = 8
 """Room for the count of what is left out."""
 
@@ -170,6 +173,7 @@ def write_instructions(
     telling.write(LATEST, () if latest is None or latest == first else (latest,))
     rules = telling.unsaid(ledger.constraints)
     telling.write(RULES, rules)
+    telling.write(ANSWERS, telling.unsaid(ledger.answers), LONGEST_DOCUMENT)
     told = {quote.text for quote in (first, latest, *rules) if quote is not None}
     telling.left += more_tokens
     asked = {quote.handle for quote in (first, latest) if quote is not None}

@@ -12,27 +12,44 @@ from msgspec.structs import replace
 
 from infold.core.checkpoint_text import CheckpointText, render_checkpoint
 from infold.core.cut import Cut, head_size, kept_size, newest_turns_within
-from infold.core.entries import Checkpoint, Clipping, Entry, Handle, MessageEntry, Pruning, Rejection, split_handle
+from infold.core.entries import (
+    Checkpoint,
+    Clipping,
+    Entry,
+    Handle,
+    MessageEntry,
+    Pruning,
+    Rejection,
+    handle_of,
+    split_handle,
+)
 from infold.core.events import Clipped, Compacted, Event, Exceeded, InstructionStubbed, Pruned
 from infold.core.extract import extract
 from infold.core.gauge import PlanInputs, estimated_tokens, open_calls_size
-from infold.core.ledger import EMPTY_LEDGER, Ledger, Quote, merge
-from infold.core.log import Log, size_of_text
+from infold.core.ledger import EMPTY_LEDGER, Ledger, Quote, carry_state, merge
+from infold.core.log import Log, size_of_state, size_of_text
 from infold.core.messages import (
+    STATE_ID,
     AssistantMessage,
     Message,
     MessageId,
+    Part,
     SystemMessage,
     TextPart,
     UserMessage,
     calls_of,
     chain_fingerprint,
+    fingerprint,
     outline_fingerprint,
+    text_of,
 )
 from infold.core.plan import Fits, Fold, NextStep, Prune, Shorten, Stuck, Summarise, next_step
 from infold.core.tokens import estimate, measure, tokens_in, total_size
 
 MOST_UNANSWERED = 200
+
+LARGEST_STATE_SHARE = 0.125
+"""Maximum share of the window for instructions that are carried on word for word: as much as for a summary."""
 
 
 def caller_messages(log: Log, cut: Cut) -> tuple[Message, ...]:
@@ -65,6 +82,39 @@ def without_settled(ledger: Ledger, log: Log, cut: Cut) -> Ledger:
         jobs=tuple(job for job in ledger.jobs if job in later.jobs),
         questions=tuple(question for question in ledger.questions if question in later.questions),
     )
+
+
+class CarriedState(Struct, frozen=True):
+    """What stays in force behind a cut, and the handles of instructions that were left out for their size."""
+
+    messages: tuple[Message, ...]
+    left_out: tuple[str, ...]
+
+
+NO_STATE = CarriedState((), ())
+
+
+def state_before(log: Log, cut: Cut, inputs: PlanInputs) -> CarriedState:
+    """Return what the head before a cut sets; texts as far as they have room, the newest first, and everything else."""
+    carried = () if log.checkpoint is None else log.checkpoint.state
+    if not carried and not any(logged.has_state for logged in log.live[: cut.index]):
+        return NO_STATE
+    head = ((logged.sequence, logged.message) for logged in log.live[: cut.index])
+    room = int(inputs.budget.limit_tokens * LARGEST_STATE_SHARE)
+    kept: list[Message] = []
+    left_out: list[str] = []
+    for message in reversed(carry_state(carried, head, [logged.message for logged in log.live[cut.index :]])):
+        tokens = estimate(text_of(message), log.rendering.estimate) if all(map(_is_written, message.parts)) else 0
+        room -= tokens
+        if tokens and room < 0 and inputs.budget.bounded:
+            left_out.append(handle_of(int(message.id.removeprefix(STATE_ID)), 0))
+        else:
+            kept.append(message)
+    return CarriedState(tuple(reversed(kept)), tuple(reversed(left_out)))
+
+
+def _is_written(part: Part) -> bool:
+    return isinstance(part, TextPart) and not part.opaque
 
 
 def unanswered_calls(log: Log, cut: Cut) -> dict[str, str]:
@@ -202,6 +252,7 @@ def checkpoint_for(
     folded = CheckpointText("") if cleaned else _text(now, step, inputs, log, narrative)
     cut = _recut(log, step.cut, folded.text, inputs, cleaned=cleaned)
     callers = caller_messages(log, cut)
+    state = state_before(log, cut, inputs)
     checkpoint = Checkpoint(
         text=folded.text,
         narrative=narrative,
@@ -213,7 +264,7 @@ def checkpoint_for(
         attempt=log.attempts + 1,
         calls=log.calls,
         tokens_before=estimated_tokens(log, inputs),
-        tokens_after=_tokens_after(log, cut, folded.text, inputs),
+        tokens_after=_tokens_after(log, cut, folded.text, state.messages, inputs),
         native=native.messages,
         native_tokens=native.tokens,
         thinking_from=_thinking_from(log, cut) if native.messages else 0,
@@ -226,12 +277,35 @@ def checkpoint_for(
         outline=outline_fingerprint("" if log.checkpoint is None else log.checkpoint.outline, callers),
         unanswered=unanswered_calls(log, cut),
         saving=step.saving / RATES_PER_TOKEN,
+        state=state.messages,
     )
     if native.messages:
         after = log.append(checkpoint)
         checkpoint = replace(checkpoint, tokens_after=estimated_tokens(after, inputs))
-    stubbed = (InstructionStubbed(log.session_id, folded.stubbed),) if folded.stubbed else ()
-    return checkpoint, stubbed
+    short = (*folded.stubbed, *state.left_out)
+    return checkpoint, (InstructionStubbed(log.session_id, short),) if short else ()
+
+
+def entries_for_summary(log: Log, summary: Message, *, now_ms: int | None = None) -> tuple[Entry, ...]:
+    """Return what records that the caller replaced its list by a provider's summary, which its next list begins with.
+
+    Nothing if the log begins with this summary already.
+    """
+    if log.live and fingerprint(log.live[0].message) == fingerprint(summary):
+        return ()
+    everything = Cut(log.length, None)
+    checkpoint = Checkpoint(
+        text="",
+        reason="import",
+        ledger=ledger_before(log, everything),
+        attempt=log.attempts + 1,
+        calls=log.calls,
+        created_ms=now_ms,
+        calibration=log.calibration,
+        limits=log.limits,
+        unanswered=unanswered_calls(log, everything),
+    )
+    return (checkpoint, MessageEntry(replace(summary, id=MessageId("m0"))))
 
 
 def _thinking_from(log: Log, cut: Cut) -> int:
@@ -364,8 +438,9 @@ def _recut(log: Log, cut: Cut, text: str, inputs: PlanInputs, *, cleaned: bool) 
     return newest_turns_within(log, cut, tail_tokens=target - tokens_in(said, rule), measured_of=measured_of)
 
 
-def _tokens_after(log: Log, cut: Cut, text: str, inputs: PlanInputs) -> int:
-    shown = kept_size(log, cut).plus(size_of_text(text, log.rendering))
+def _tokens_after(log: Log, cut: Cut, text: str, state: Iterable[Message], inputs: PlanInputs) -> int:
+    written = size_of_text(text, log.rendering).plus(size_of_state(state, log.rendering))
+    shown = kept_size(log, cut).plus(written)
     if cut.index < log.length:
         shown = shown.plus(open_calls_size(log))
     return inputs.overhead_tokens + log.calibration.apply(shown)

@@ -127,8 +127,9 @@ def _within_tokens(log: Log, tail: TailPolicy, room: Room, sizer: Sizer) -> int:
 
 
 def head_size(log: Log, cut: Cut) -> Size:
-    """Return the size of what a cut folds, as shown, including the text of the last fold."""
-    return log.size.minus(total_size(map(log.size_of, log.live[cut.index :]))).plus(log.checkpoint_size)
+    """Return the size of what a cut folds, as shown, including the text of the last fold but not the state it carried."""
+    last = log.checkpoint_size.minus(log.state_size)
+    return log.size.minus(total_size(map(log.size_of, log.live[cut.index :]))).plus(last)
 
 
 def kept_size(log: Log, cut: Cut) -> Size:

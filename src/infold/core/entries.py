@@ -127,7 +127,7 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag
     room its text was given. `unanswered` maps folded calls that may still get a result to their tools. `failing`:
     summaries failed, and until when the summariser is not asked. `safety` names what infold did beyond the preset's
     document: `code-fold` if a failed summary would have stopped the work, `flattened` if the history did not fit the
-    summariser as messages.
+    summariser as messages. `state` are the messages of the folded head that stay in force, with only the parts that do.
 
     `native` are the messages by which the provider itself compacted the head, of `native_tokens`; a view that shows them
     has `note` in place of the text. `thinking_from`: thinking numbered below it was outdated before, and the rest stays.
@@ -161,6 +161,7 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag
     saving: float = 0.0
     failing: SummariserFailures | None = None
     safety: tuple[str, ...] = ()
+    state: tuple[Message, ...] = ()
     native: tuple[Message, ...] = ()
     native_tokens: int = 0
     thinking_from: int = 0

@@ -215,6 +215,12 @@ _TODO_TEXT_KEYS = ("content", "step", "text", "title", "task", "subject", "descr
 _JOB_KEYS = ("session_id", "bash_id", "shell_id", "shellId", "sessionId", "task_id", "agentId", "pid")
 
 
+_QUESTION_TOOL = re.compile(
+    r"ask_?(?:the_?)?(?:user|human|question|followup)|request_?user_?input|^question$", re.IGNORECASE
+)
+"""Tools by which agents put a question to the user: Claude Code, OpenCode, Codex, Cline and related agents."""
+
+
 _SHELL_NAME = re.compile(r"bash|shell|terminal|exec|run|command|cmd|powershell|ipython|python", re.IGNORECASE)
 
 
@@ -373,6 +379,16 @@ def command_of(call: ToolCallPart, arguments: Arguments) -> str:
     if isinstance(value, list):
         value = value[2] if len(value) >= 3 and value[1] in _SHELL_SWITCHES else " ".join(map(str, value))
     return " ".join(value.split())[:LONGEST_COMMAND] if isinstance(value, str) else ""
+
+
+def questions_of(call: ToolCallPart, arguments: Arguments) -> str:
+    """Return what a call asks the user, each question on a line; empty if it asks nothing."""
+    if not _QUESTION_TOOL.search(call.tool):
+        return ""
+    listed = arguments.get("questions")
+    asked = [*(listed if isinstance(listed, list) else ()), arguments]
+    texts = (one.get("question", one.get("prompt")) if isinstance(one, dict) else one for one in asked)
+    return "\n".join(text.strip() for text in texts if isinstance(text, str) and text.strip())
 
 
 def todos_after(
@@ -539,6 +555,7 @@ class _Extractor:
         self.decisions: list[Quote] = []
         self.findings: list[Quote] = []
         self.reports: list[Quote] = []
+        self.answers: list[Quote] = []
         self.question: Quote | None = None
         self.todos = before.todos
         self.calls: dict[str, tuple[ToolCallPart, str]] = {}
@@ -617,6 +634,9 @@ class _Extractor:
         if is_declined(result, operations):
             self._hear(handle, decline_reason(result))
             return
+        questions = questions_of(call, arguments)
+        if questions and result.status == "completed" and result.output.strip():
+            self.answers.append(Quote(handle, f"{questions}\n→ {result.output.strip()}"))
         origins = [path for path, _ in operations] or [command or call.tool]
         if command:
             note(self.commands, command, _command_fact(command, result, handle), later_run)
@@ -676,6 +696,7 @@ class _Extractor:
             jobs=(*self.jobs.values(), *unanswered),
             ended=tuple(self.ended),
             attachments=tuple(self.attachments),
+            answers=tuple(self.answers),
         )
 
 

@@ -3,13 +3,29 @@
 A `Ledger` is extracted from messages by code (`extract.py`), never from a model's memory. Ledgers of successive heads
 merge, so that facts known only from an older checkpoint are carried on: the later fact wins if both concern the same
 thing, and what is settled (an error that no longer occurs, a question that was answered) goes. `checkpoint_text.py`
-writes a ledger as text.
+writes a ledger as text. What must stay a message (tools that were added, instructions with a date, the working folder)
+is carried on as one by `carry_state`.
 """
 
 from collections.abc import Callable, Iterable
 from typing import Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
+
+from infold.core.messages import (
+    STATE_ID,
+    Message,
+    MessageId,
+    Part,
+    ReasoningPart,
+    SystemMessage,
+    TextPart,
+    ToolMessage,
+    UserMessage,
+    is_from_caller,
+    is_genuine_user,
+)
 
 FileOperation: TypeAlias = Literal["read", "written", "edited", "deleted", "moved"]
 
@@ -76,7 +92,8 @@ class Ledger(Struct, frozen=True, omit_defaults=True):
     `settled` names what succeeded in this head, so that merging can drop older errors of the same origin, and `ended`
     the older jobs that ended in it; both are used up by that merge. `todos` `None` means that no list was written,
     unlike an empty one. `narratives` are the words of earlier summaries, which a fold by code carries on and a model's
-    next summary replaces. `attachments` are the media and documents that came with the user's words. `forgotten` names
+    next summary replaces. `attachments` are the media and documents that came with the user's words, `answers` what the
+    user replied to questions that the agent asked by a tool, with the question. `forgotten` names
     the instructions that did not fit when this ledger was merged; they are reported once and are then only in the log.
     """
 
@@ -99,6 +116,7 @@ class Ledger(Struct, frozen=True, omit_defaults=True):
     forgotten: tuple[str, ...] = ()
     ended: tuple[str, ...] = ()
     attachments: tuple[Quote, ...] = ()
+    answers: tuple[Quote, ...] = ()
 
 
 EMPTY_LEDGER = Ledger()
@@ -112,6 +130,7 @@ def merge(older: Ledger, newer: Ledger) -> Ledger:
     requests = _unique((*older.requests, *newer.requests))
     constraints = _unique((*older.constraints, *newer.constraints))
     attachments = _unique((*older.attachments, *newer.attachments))
+    answers = _unique((*older.answers, *newer.answers))
     running = (job for job in older.jobs if not job.id or job.id not in newer.ended)
     return Ledger(
         first_request=older.first_request or newer.first_request,
@@ -129,8 +148,9 @@ def merge(older: Ledger, newer: Ledger) -> Ledger:
         reports=_unique((*older.reports, *newer.reports))[-MOST_ERRORS:],
         narratives=_unique((*older.narratives, *newer.narratives))[-MOST_NARRATIVES:],
         jobs=_unique((*running, *newer.jobs))[-MOST_COMMANDS:],
-        forgotten=_unique((*_dropped(requests), *_dropped(constraints), *_dropped(attachments))),
+        forgotten=_unique((*_dropped(requests), *_dropped(constraints), *_dropped(attachments), *_dropped(answers))),
         attachments=attachments[-MOST_QUOTES:],
+        answers=answers[-MOST_QUOTES:],
     )
 
 
@@ -178,3 +198,87 @@ def _merge_facts(
 def _merge_errors(older: Ledger, newer: Ledger) -> tuple[ErrorFact, ...]:
     settled = {*newer.settled, *(fact.origin for fact in newer.errors)}
     return (*(fact for fact in older.errors if fact.origin not in settled), *newer.errors)
+
+
+# State: what messages of the head set, and what is still in force behind a fold.
+
+TOOL_STATE = "tool "
+"""Prefix of the keys of tools; a change of tools needs those before it, so the kept tail does not replace it."""
+
+COMMAND_STATE, SKILL_STATE = "command", "skill"
+"""Keys of what a person started; it ends with the person's next message."""
+
+SUMMARY_STATE, ALL_BEFORE = "compaction", "all before"
+"""Keys of a provider's summary, and of one that has all state before it, which the provider ignores from then on."""
+
+
+def carry_state(
+    carried: Iterable[Message], head: Iterable[tuple[int, Message]], tail: Iterable[Message]
+) -> tuple[Message, ...]:
+    """Return what stays in force behind a fold, oldest first: messages with only the parts that do, under ids of their own.
+
+    `carried` are those of the last fold, `head` the messages folded now with their numbers, `tail` the kept ones. A newer
+    part replaces an older one that sets nothing else; each text of a system message is in force until its end.
+    """
+    later = _LaterState(tail)
+    older = ((message.id, message) for message in carried)
+    numbered = ((MessageId(f"{STATE_ID}{sequence}"), message) for sequence, message in head)
+    kept = [later.in_force(state_id, message) for state_id, message in reversed([*older, *numbered])]
+    return tuple(message for message in reversed(kept) if message is not None)
+
+
+class _LaterState:
+    """What later messages set or ended, while messages are read newest first."""
+
+    def __init__(self, tail: Iterable[Message]) -> None:
+        self._keys: set[str] = set()
+        self._has_user = False
+        self._has_settings = False
+        self._is_all = False
+        for message in tail:
+            keys = (key for part in message.parts for key in _state_keys(message, part))
+            self._keys.update(key for key in keys if not key.startswith(TOOL_STATE))
+            self._pass(message)
+
+    def in_force(self, state_id: MessageId, message: Message) -> Message | None:
+        """Return what of a folded message is in force, and take it in; `None` if nothing is."""
+        if self._is_all:
+            return None
+        is_over = self._has_user and isinstance(message, SystemMessage) and message.until_user
+        parts = tuple(self._parts_in_force(message, is_over=is_over))
+        kept = replace(message, id=state_id, parts=parts)
+        if isinstance(kept, SystemMessage):
+            settings = "" if self._has_settings else kept.settings
+            kept = replace(kept, settings=settings, until_user=kept.until_user and not is_over)
+            self._has_settings = self._has_settings or bool(settings)
+            return kept if parts or settings else None
+        self._pass(message)
+        return kept if parts else None
+
+    def _parts_in_force(self, message: Message, *, is_over: bool) -> list[Part]:
+        """Return the parts that later ones do not replace; within a message, only blocks replace one another."""
+        parts: list[Part] = []
+        keys: set[str] = set()
+        for part in reversed(message.parts):
+            own, is_text = _state_keys(message, part), isinstance(part, TextPart) and not part.opaque
+            replaced = self._keys if is_text else self._keys | keys
+            if not replaced.issuperset(own) and not (is_over and is_text):
+                parts.append(part)
+            keys.update(own)
+        self._keys |= keys
+        self._is_all = ALL_BEFORE in keys
+        return parts[::-1]
+
+    def _pass(self, message: Message) -> None:
+        is_user = isinstance(message, UserMessage | ToolMessage) and is_from_caller(message)
+        self._has_user = self._has_user or is_user
+        if is_genuine_user(message):
+            self._keys |= {COMMAND_STATE, SKILL_STATE}
+
+
+def _state_keys(message: Message, part: Part) -> tuple[str, ...]:
+    """Return what a part sets; a text of a system message sets itself, for as long as it holds."""
+    if isinstance(part, TextPart) and isinstance(message, SystemMessage) and not part.state:
+        key = f"until user: {part.text}" if message.until_user else part.text
+        return (key,) if part.text.strip() and not part.ignored else ()
+    return part.state if isinstance(part, TextPart | ReasoningPart) else ()

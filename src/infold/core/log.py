@@ -30,6 +30,7 @@ from infold.core.entries import (
     Title,
     split_handle,
 )
+from infold.core.ledger import carry_state
 from infold.core.logged_message import (
     LoggedMessage,
     Rendering,
@@ -66,6 +67,8 @@ from infold.core.tokens import (
     Calibration,
     Size,
     measure,
+    measure_message,
+    size_of,
     token_ruler,
     total_size,
 )
@@ -117,6 +120,8 @@ class MessageIndex:
             self.own.append(index)
         if logged.has_media:
             self.media.append(index)
+        if logged.is_boundary:  # the provider ignores what is before it, so a cut is after it
+            self._forbid_cuts(range(index + 1))
         self._link(logged, index)
         self.version += 1
 
@@ -124,10 +129,14 @@ class MessageIndex:
         """Forbid a cut between an opaque part and an earlier part that shares an id with it."""
         for link in logged.links:
             partner = self.links.get(link, index)
-            for between in range(partner + 1, index + 1) if index - partner <= FARTHEST_PARTNER else ():
-                if self.items[between].cuttable:
-                    self.items[between] = replace(self.items[between], cuttable=False)
+            if index - partner <= FARTHEST_PARTNER:
+                self._forbid_cuts(range(partner + 1, index + 1))
         self.links.update(dict.fromkeys((*logged.links, *(call.call_id for call in logged.calls)), index))
+
+    def _forbid_cuts(self, indices: Iterable[int]) -> None:
+        for index in indices:
+            if self.items[index].cuttable:
+                self.items[index] = replace(self.items[index], cuttable=False)
 
 
 def indices_within(indices: list[int], length: int) -> Sequence[int]:
@@ -168,7 +177,14 @@ def checkpoint_from_foreign(request: UserMessage, summary: Message, message_inde
         request=request,
         summary=summary,
         created_ms=summary.created_ms,
+        state=() if index is None else _state_before(message_index, index),
     )
+
+
+def _state_before(message_index: MessageIndex, index: int) -> tuple[Message, ...]:
+    head, tail = message_index.items[:index], message_index.items[index:]
+    numbered = ((logged.sequence, logged.message) for logged in head)
+    return carry_state((), numbered, [logged.message for logged in tail])
 
 
 def tail_start_id(request: UserMessage) -> MessageId | None:
@@ -300,7 +316,8 @@ def _with_checkpoint_size(log: "Log") -> "Log":
     if log.checkpoint is None:
         return log
     measured = measure(log.checkpoint_text, log.rendering.estimate)
-    size = size_of_text(log.checkpoint_text, log.rendering)
+    measured += sum(sum(measure_message(message, log.rendering.estimate)) for message in log.state)
+    size = size_of_text(log.checkpoint_text, log.rendering).plus(log.state_size)
     if log.native:
         tokens = log.checkpoint.native_tokens
         measured, size = measured + tokens, size.plus(Size(prose=tokens))
@@ -313,6 +330,12 @@ def size_of_text(text: str, rendering: Rendering) -> Size:
         return NO_SIZE
     said = measure(text, token_ruler(rendering.estimate))
     return Size(prose=said + MESSAGE_OVERHEAD_TOKENS, loose=MESSAGE_OVERHEAD_TOKENS)
+
+
+def size_of_state(state: Iterable[Message], rendering: Rendering) -> Size:
+    """Return the size in the view of the messages that a checkpoint carries on."""
+    ruler = token_ruler(rendering.estimate)
+    return total_size(size_of(message, measure_message(message, ruler)) for message in state)
 
 
 def _kept_by(log: "Log", checkpoint: Checkpoint) -> list[LoggedMessage]:
@@ -524,6 +547,17 @@ class Log(Struct, frozen=True, eq=False):
         return self.checkpoint.note if self.native else self.checkpoint.text
 
     @property
+    def state(self) -> tuple[Message, ...]:
+        """What the newest checkpoint carries on, without the summaries that a later one of the provider's replaces."""
+        state = () if self.checkpoint is None else self.checkpoint.state
+        return tuple(message for message in state if not (self.native and isinstance(message, AssistantMessage)))
+
+    @property
+    def state_size(self) -> Size:
+        """The size of what the newest checkpoint carries on, which the next one carries on too."""
+        return size_of_state(self.state, self.rendering)
+
+    @property
     def reported(self) -> UsageBaseline | None:
         """Return the newest report if it covers the current view; reports from before a checkpoint do not."""
         report = self.report
@@ -678,4 +712,4 @@ class Log(Struct, frozen=True, eq=False):
 
 
 def _is_reasoning(part: Part) -> bool:
-    return isinstance(part, ReasoningPart)
+    return isinstance(part, ReasoningPart) and not part.state

@@ -30,9 +30,11 @@ from infold.core.messages import (
     UserMessage,
     calls_of,
     decode_arguments,
+    has_state,
     is_compaction_request,
     is_from_caller,
     is_genuine_user,
+    is_provider_summary,
     is_signed,
     results_of,
 )
@@ -128,9 +130,10 @@ def prune_part(part: Part, handle: Handle, rendering: Rendering) -> Part:
 def is_clippable(part: Part) -> bool:
     """Return whether a part can be shortened: text, tool output and media, but not reasoning or calls.
 
-    An opaque part is left out whole, and only if no other part depends on it.
+    An opaque part is left out whole, and only if no other part depends on it and it sets nothing.
     """
-    return isinstance(part, TextPart | ToolResultPart | FilePart) and not (isinstance(part, TextPart) and part.links)
+    is_needed = isinstance(part, TextPart) and bool(part.links or (part.opaque and part.state))
+    return isinstance(part, TextPart | ToolResultPart | FilePart) and not is_needed
 
 
 def clip_part(part: Part, clip: Clip, rendering: Rendering) -> Part:
@@ -213,7 +216,8 @@ class LoggedMessage(Struct, frozen=True):
     content for a model, which some providers refuse. `links`: ids that its opaque parts share with their partners.
     `is_users`: it begins a user turn. `is_persons`: a person wrote it. `is_business`: it is about compaction, not work.
     `is_summary`: it replaces earlier messages. `is_own`: infold made it, so that it is missing from the caller's list.
-    `has_thinking`: it holds sealed reasoning.
+    `has_thinking`: it holds sealed reasoning. `has_state`: folds may carry a part of it on. `is_boundary`: it holds a
+    summary of the provider's own.
     """
 
     sequence: int
@@ -237,6 +241,8 @@ class LoggedMessage(Struct, frozen=True):
     has_media: bool = False
     is_own: bool = False
     has_thinking: bool = False
+    has_state: bool = False
+    is_boundary: bool = False
 
 
 class LoggedStep(Struct, frozen=True):
@@ -255,7 +261,8 @@ def measure_for_log(
     measures = measure_message(message, rule)
     in_tokens = token_ruler(rule)
     tokens = measures if in_tokens == rule else measure_message(message, in_tokens)
-    signed = is_signed(message)
+    signed, sets_state = is_signed(message), has_state(message)
+    settings = message.settings if isinstance(message, SystemMessage) else ""
     bound = run.sealed and not signed and isinstance(message, AssistantMessage)
     late = tuple(
         position
@@ -279,7 +286,7 @@ def measure_for_log(
         prunable=_prunable_positions(message, sealed=signed or bound, late=late) if calls or results else (),
         cuttable=not (results or bound or business or isinstance(message, ToolMessage | SystemMessage)),
         is_sent=not business and (not message.parts or any(map(_is_sendable, message.parts))),
-        is_blank=not any(map(_has_content, message.parts)),
+        is_blank=not any(map(_has_content, message.parts)) and not settings,
         links=tuple(link for part in message.parts if isinstance(part, TextPart) for link in part.links),
         is_users=isinstance(message, UserMessage),
         is_persons=is_genuine_user(message),
@@ -288,6 +295,8 @@ def measure_for_log(
         has_media=media_bytes(message) > 0,
         is_own=not is_from_caller(message),
         has_thinking=signed and any(map(is_sealed_reasoning, message.parts)),
+        has_state=sets_state,
+        is_boundary=sets_state and any(map(is_provider_summary, message.parts)),
     )
     return LoggedStep(logged, _state_after(logged, StepState(run.step, run.sealed or signed)))
 
@@ -339,7 +348,7 @@ def is_loose_reasoning(part: Part) -> bool:
 
 def is_sealed_reasoning(part: Part) -> bool:
     """Return whether a part is reasoning that its provider sealed."""
-    return isinstance(part, ReasoningPart) and part.provider_data != ""
+    return isinstance(part, ReasoningPart) and part.provider_data != "" and not part.state
 
 
 def _check_pairs(

@@ -130,7 +130,8 @@ class TextPart(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
     user's own words. `ignored`: kept for people, never sent to a model. `document`: the text of an attached document
     with this title, which may be empty. `opaque`: the JSON of a block type that infold does not know; it is counted,
     never edited, and folded only as a whole. `links`: ids that an opaque block shares with its partners; parts with a
-    common id are never separated.
+    common id are never separated. `state`: what this part sets until a newer part sets it again, such as a tool or the
+    working folder; it survives folds.
     """
 
     text: str
@@ -139,13 +140,18 @@ class TextPart(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
     document: str | None = None
     opaque: bool = False
     links: tuple[str, ...] = ()
+    state: tuple[str, ...] = ()
 
 
 class ReasoningPart(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="reasoning"):
-    """A model's thinking; `provider_data` is the JSON of a signature or encrypted content, for the provider it is from."""
+    """A model's thinking; `provider_data` is the JSON of a signature or encrypted content, for the provider it is from.
+
+    With `state` it is a summary that the provider wrote for the client: the provider ignores all before it.
+    """
 
     text: str
     provider_data: str = ""
+    state: tuple[str, ...] = ()
 
 
 class ToolCallPart(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tool-call"):
@@ -225,11 +231,17 @@ Part: TypeAlias = (
 
 
 class SystemMessage(Struct, frozen=True, omit_defaults=True, tag_field="role", tag="system"):
-    """Instructions of the agent's developer that travel inside the message list."""
+    """Instructions of the agent's developer that travel inside the message list.
+
+    `until_user`: its text holds only until the next message of the user's role. `settings` is the JSON of what else it
+    sets for the replies after it.
+    """
 
     id: MessageId
     parts: tuple[Part, ...]
     created_ms: int | None = None
+    until_user: bool = False
+    settings: str = ""
 
 
 class UserMessage(Struct, frozen=True, omit_defaults=True, tag_field="role", tag="user"):
@@ -336,10 +348,28 @@ def is_opaque(part: Part) -> bool:
 
 def is_signed(message: Message) -> bool:
     """Return whether a message holds provider data that becomes invalid when its surroundings change."""
-    return any(isinstance(part, ReasoningPart | ToolCallPart) and part.provider_data != "" for part in message.parts)
+    return any(
+        isinstance(part, ReasoningPart | ToolCallPart) and part.provider_data != "" and not is_provider_summary(part)
+        for part in message.parts
+    )
 
 
-OWN_IDS = ("compact-", "continue-", "checkpoint-", "request-", "summary-", "interrupted-")
+def has_state(message: Message) -> bool:
+    """Return whether a message may set something that folds carry on."""
+    return isinstance(message, SystemMessage) or any(
+        isinstance(part, TextPart | ReasoningPart) and bool(part.state) for part in message.parts
+    )
+
+
+def is_provider_summary(part: Part) -> bool:
+    """Return whether a part is a summary that the provider wrote for the client."""
+    return isinstance(part, ReasoningPart) and bool(part.state)
+
+
+STATE_ID = "state-"
+"""Prefix of the ids of messages that a fold carries on; the number of the message follows."""
+
+OWN_IDS = ("compact-", "continue-", "checkpoint-", "request-", "summary-", "interrupted-", STATE_ID)
 """Prefixes of the ids of messages that infold made; a caller's message has none of them."""
 
 
@@ -367,6 +397,8 @@ def fingerprint(message: Message) -> str:
     If no other part of a message counts, its reasoning does.
     """
     pieces = tuple(filter(None, map(_piece, message.parts)))
+    if isinstance(message, SystemMessage) and message.settings:
+        pieces = (*pieces, b"settings" + _FIELD + _encoded(message.settings))
     return _join(message, pieces or map(_seal_of, message.parts))
 
 
@@ -404,7 +436,7 @@ def _hash(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=16).hexdigest()
 
 
-def _piece(part: Part) -> bytes:
+def _piece(part: Part) -> bytes:  # noqa: PLR0911 - one return for each kind of part
     match part:
         case TextPart(opaque=True):
             return b"opaque" + _FIELD + _without_markers(part.text)
@@ -416,6 +448,8 @@ def _piece(part: Part) -> bytes:
             return b"result" + _FIELD + _encoded(part.output.strip())
         case FilePart():
             return b"file" + _FIELD + _encoded(f"{part.media_type} {part.byte_size} {part.reference}")
+        case ReasoningPart() if part.state:
+            return b"compacted" + _FIELD + _without_markers(part.provider_data)
         case _:
             return b""
 

@@ -383,8 +383,8 @@ def _room(log: Log, inputs: PlanInputs, tail_tokens: int, *, halves: bool) -> Ro
     """Return the room that the target leaves for a tail next to the summary and the overhead, in the provider's tokens."""
     policy, budget = inputs.policy, inputs.budget
     summary_tokens = policy.summary.budget_tokens(budget.usable_tokens)
-    added_size = scaled_tokens(Size(prose=summary_tokens + inputs.overhead_tokens), log, inputs)
-    most = max(0, budget.target_tokens - added_size)
+    written = Size(prose=summary_tokens + inputs.overhead_tokens).plus(log.state_size)
+    most = max(0, budget.target_tokens - scaled_tokens(written, log, inputs))
     if halves:  # a manual request is carried out, however little there is
         most = min(most, scaled_tokens(log.size, log, inputs) // 2)
     least = min(policy.tail.minimum_tokens, int(budget.usable_tokens * LARGEST_LEAST_TAIL))

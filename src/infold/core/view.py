@@ -55,7 +55,9 @@ def view(log: Log, summary: SummaryPolicy, *, brought: bool = False) -> tuple[Me
         messages = messages[:-1]
     if log.native:
         return (*log.native, *_with_note(log, messages))
-    return (*_checkpoint_messages(log, summary), *messages)
+    first = (message for message in log.state if isinstance(message, AssistantMessage))  # as providers want summaries
+    rest = (message for message in log.state if not isinstance(message, AssistantMessage))
+    return (*first, *_checkpoint_messages(log, summary), *rest, *messages)
 
 
 def answered_as_interrupted(messages: Iterable[Message]) -> frozenset[str]:
@@ -70,7 +72,7 @@ def _ended_in_error(message: Message) -> bool:
 
 
 def _with_note(log: Log, messages: Sequence[Message]) -> Iterator[Message]:
-    """Yield messages with the note of a checkpoint that the provider summarised, where it was appended.
+    """Yield messages with the state and the note of a checkpoint that the provider summarised, where it was appended.
 
     Nothing may come between the provider's summary and the first kept message, and a note that moved would outdate all
     thinking after it. Results stay with their calls.
@@ -79,14 +81,13 @@ def _with_note(log: Log, messages: Sequence[Message]) -> Iterator[Message]:
     later = {
         logged.message.id for logged in log.live if logged.sequence > log.checkpoint_sequence and not logged.results
     }
-    is_due = bool(log.checkpoint_text)
+    due = (*log.state, *((note,) if log.checkpoint_text else ()))
     for message in messages:
-        if is_due and message.id in later:
-            yield note
-            is_due = False
+        if due and message.id in later:
+            yield from due
+            due = ()
         yield message
-    if is_due:
-        yield note
+    yield from due
 
 
 def _checkpoint_messages(log: Log, summary: SummaryPolicy) -> tuple[Message, ...]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from infold.core.ledger import ALL_BEFORE, SUMMARY_STATE, TOOL_STATE
 from infold.core.messages import (
     AssistantMessage,
     FilePart,
@@ -27,6 +28,7 @@ from infold.core.messages import (
     ToolResultPart,
     Usage,
     UserMessage,
+    is_from_caller,
 )
 from infold.core.policy import LARGEST_TOKENS
 from infold.formats.codec import (
@@ -39,6 +41,7 @@ from infold.formats.codec import (
     arguments_object,
     arguments_text,
     as_dict,
+    block_list,
     content_slots,
     count,
     decode_each,
@@ -84,11 +87,22 @@ NAME = "anthropic-messages"
 
 THINKING = ("thinking", "redacted_thinking")
 
+SEALED = (*THINKING, "compaction")
+"""Blocks that are sent back unchanged."""
+
+TOOL_CHANGES = ("tool_addition", "tool_removal")
+
 ROLES = ("user", "assistant", "system")
+
+_NEXT_USER, _SETTINGS = "next_user_message", ("output_config",)
+"""How long the text of a system message may hold, and what else such a message may set."""
 
 
 OWN_BLOCKS = frozenset(
-    {"tool_use", "tool_result", "image", "document", "search_result", "server_tool_use", "container_upload", *THINKING}
+    {
+        *("tool_use", "tool_result", "image", "document", "search_result", "server_tool_use", "container_upload"),
+        *(*SEALED, *TOOL_CHANGES),
+    }
 )
 """Blocks that no other format has; all results of server tools end in `_tool_result`."""
 
@@ -115,11 +129,44 @@ def decode(items: Sequence[object], *, first: int = 0, pairing: Pairing | None =
 
 def encode(view: Sequence[Message], decoded: Decoded) -> list[object]:
     """Return the view as Messages; untouched ones are the caller's own objects."""
-    return encode_view(_CODEC, with_user_first(view), decoded, join=_join_items)
+    return encode_view(_CODEC, _place_state(with_user_first(view)), decoded, join=_join_items)
+
+
+def _place_state(view: Sequence[Message]) -> Sequence[Message]:
+    """Return a view of infold's with system messages where the API takes them: between a user's message and a reply, or last.
+
+    One that holds until the next message of the user's role is left out if the caller's next one follows it.
+    """
+    if all(map(is_from_caller, view)):
+        return view
+    placed: list[Message] = []
+    waiting: list[SystemMessage] = []
+    place = 0
+    for message in view:
+        is_reply = bool(placed) and isinstance(placed[-1], AssistantMessage)
+        if isinstance(message, SystemMessage) and not (is_reply and is_from_caller(message)):
+            waiting.append(message)
+            continue
+        if isinstance(message, AssistantMessage) and placed and not is_reply:
+            place = len(placed)
+            placed += waiting
+            waiting = []
+        elif is_from_caller(message):
+            waiting = [one for one in waiting if not one.until_user]
+        placed.append(message)
+    if waiting:  # behind the last message, or before the last reply to a user
+        place = place if isinstance(view[-1], AssistantMessage) else len(placed)
+        placed[place:place] = waiting
+    return placed
 
 
 def _join_items(before: Item, first: Item, second: Item) -> Item | None:
-    """Join two user items that both bring results, which must come first, in the order of the calls before them."""
+    """Join two system items that last as long, or two user items that both bring results.
+
+    Results must come first, in the order of the calls before them.
+    """
+    if first.get("role") == second.get("role") == "system":
+        return _join_systems(first, second)
     items = [item for item in (first, second) if item.get("role") == "user" and isinstance(item.get("content"), list)]
     if len(items) < 2 or not all(any(not _is_not_result(block) for block in item["content"]) for item in items):
         return None
@@ -129,6 +176,19 @@ def _join_items(before: Item, first: Item, second: Item) -> Item | None:
     places = {call_id: place for place, call_id in enumerate(call_ids)}
     content = sorted([*first["content"], *second["content"]], key=lambda block: _place(block, places))
     return {**second, **first, "content": content}
+
+
+def _join_systems(first: Item, second: Item) -> Item | None:
+    if any(item.get("clear_at") == _NEXT_USER for item in (first, second)):
+        return None
+    content = [block for item in (first, second) for block in _as_blocks(item.get("content"))]
+    return {**first, **second, "content": content}
+
+
+def _as_blocks(content: object) -> Sequence[object]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content.strip() else []
+    return block_list(content, "content")
 
 
 def _place(block: object, places: Mapping[str, int]) -> int:
@@ -153,7 +213,9 @@ def _message(item: Item, message_id: MessageId, pairing: Pairing) -> Message:
     if role == "assistant":
         return AssistantMessage(message_id, parts)
     if role == "system":
-        return SystemMessage(message_id, parts)
+        given = {name: item[name] for name in _SETTINGS if item.get(name)}
+        settings = json_text(given) if given else ""
+        return SystemMessage(message_id, parts, until_user=item.get("clear_at") == _NEXT_USER, settings=settings)
     is_all_results = isinstance(content, list | tuple) and content and not any(map(_is_not_result, content))
     return ToolMessage(message_id, parts) if is_all_results else UserMessage(message_id, parts)
 
@@ -189,8 +251,26 @@ def _other(block: Item) -> tuple[Part, ...]:
             return (_medium(block, "image/*"),)
         case "document":
             return _document(block)
+        case "compaction" if block.get("content") or block.get("encrypted_content"):
+            return (ReasoningPart(text_field(block, "content"), json_text(block), (SUMMARY_STATE, ALL_BEFORE)),)
+        case "tool_addition" | "tool_removal":
+            return (_tool_change(block),)
         case _:
             return opaque_parts(block)
+
+
+def _tool_change(block: Item) -> TextPart:
+    """Return a change of the tools; a definition is needed by later references to it."""
+    tool = dict_or_empty(block.get("tool"))
+    definition = dict_or_empty(tool.get("definition"))
+    server, name = (
+        text_field(definition or tool, "server_name", "mcp_server_name"),
+        text_field(definition or tool, "name"),
+    )
+    key = f"{TOOL_STATE}{f'{server}/{name}' if server else name or json_text(tool)}"
+    unmarked = {name: value for name, value in block.items() if name != "cache_control"}
+    state = (key, f"{key} definition") if definition else (key,)
+    return TextPart(json_text(unmarked), synthetic=True, opaque=True, state=state)
 
 
 def _call(block: Item, pairing: Pairing, message_id: MessageId) -> ToolCallPart:
@@ -259,7 +339,8 @@ def _replace_text(slot: Slot, text: str) -> Any:
         return GONE
     if block.get("type") == "text":
         return {**block, "text": text}
-    return block if slot.kind == "assistant" or block.get("type") in THINKING else _as_text(slot, text)
+    is_whole = slot.kind == "assistant" or block.get("type") in (*SEALED, *TOOL_CHANGES)
+    return block if is_whole else _as_text(slot, text)
 
 
 def _tidy(item: Item) -> Item | None:
@@ -286,10 +367,19 @@ def encode_new(message: Message, aliases: Mapping[str, str] | None = None) -> li
     if not isinstance(message, AssistantMessage):
         blocks.sort(key=lambda block: block["type"] != "tool_result")
     if isinstance(message, SystemMessage):
-        role = "system"
+        return _new_system(message, blocks)
     if len(blocks) == 1 and blocks[0]["type"] == "text":
         return [{"role": role, "content": blocks[0]["text"]}]
     return [{"role": role, "content": blocks}] if blocks else []
+
+
+def _new_system(message: SystemMessage, blocks: list[Item]) -> list[Item]:
+    settings = arguments_object(message.settings) if message.settings else {}
+    if not blocks and not settings:
+        return []
+    is_text = len(blocks) == 1 and isinstance(blocks[0].get("text"), str)
+    item: Item = {"role": "system", "content": blocks[0]["text"] if is_text else blocks, **settings}
+    return [{**item, "clear_at": _NEXT_USER} if message.until_user and blocks else item]
 
 
 def _new_blocks(part: Part, ids: Mapping[str, str]) -> list[Item]:
@@ -306,7 +396,7 @@ def _new_blocks(part: Part, ids: Mapping[str, str]) -> list[Item]:
             return [_new_medium(part)]
         case ReasoningPart():
             value = provider_value(part)
-            return [value] if isinstance(value, dict) and value.get("type") in THINKING else []
+            return [value] if isinstance(value, dict) and value.get("type") in SEALED else []
         case _:
             return []
 

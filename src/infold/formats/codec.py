@@ -35,7 +35,7 @@ from infold.core.messages import (
 )
 from infold.core.view import REQUEST_TEXT
 from infold.errors import BrokenInput, kind_of
-from infold.formats.harness_text import OPENINGS, split_harness_text
+from infold.formats.harness_text import OPENINGS, split_harness_text, state_of
 from infold.formats.pairing import OpenCall, Pairing
 
 Item: TypeAlias = dict[str, Any]
@@ -297,7 +297,18 @@ def user_parts(text: str) -> tuple[Part, ...]:
     if "<" not in text and not text.startswith(OPENINGS):
         return (TextPart(replace_surrogates(text)),)
     return tuple(
-        TextPart(replace_surrogates(piece.text), synthetic=piece.injected) for piece in split_harness_text(text)
+        TextPart(replace_surrogates(piece.text), synthetic=piece.injected, state=piece.state)
+        for piece in split_harness_text(text)
+    )
+
+
+def with_state(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """Return the parts of a system message with what their texts set."""
+    return tuple(
+        replace(part, state=state)
+        if isinstance(part, TextPart) and not part.opaque and (state := state_of(part.text))
+        else part
+        for part in parts
     )
 
 
@@ -598,14 +609,14 @@ def has_address(file: FilePart) -> bool:
 
 
 def opaque_value(part: Part) -> Item:
-    """Return an opaque part's block as its provider sent it; empty for any other part, and for an item with a role of its own."""
+    """Return an opaque part's block as its provider sent it; empty for any other part, and for an unknown item with a role."""
     if not isinstance(part, TextPart) or not part.opaque:
         return {}
     try:
         value = msgspec.json.decode(part.text)
     except (msgspec.DecodeError, RecursionError):
         return {}
-    return value if isinstance(value, dict) and "role" not in value else {}
+    return value if isinstance(value, dict) and ("role" not in value or part.state) else {}
 
 
 def provider_value(part: ReasoningPart | ToolCallPart) -> Any:

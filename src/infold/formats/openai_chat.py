@@ -150,7 +150,7 @@ def _parts(slot: Slot, pairing: Pairing, message_id: MessageId) -> tuple[Part, .
             return (_result(value, pairing),)
         case "reasoning" | "reasoning-again":
             text = _reasoning_text(value) if slot.kind == "reasoning" else ""
-            return (ReasoningPart(text, *_signature(value)),)
+            return (ReasoningPart(text, _signature(value)),)
         case "opaque":
             return opaque_parts(value)
         case _:
@@ -184,9 +184,9 @@ def _reasoning_text(value: object) -> str:
     return join_lines(text_field(as_dict(detail), "text", "summary") for detail in block_list(value, "reasoning"))
 
 
-def _signature(value: object) -> list[str]:
+def _signature(value: object) -> str:
     """Return provider data if the wire has any: reasoning in blocks may be signed or encrypted."""
-    return [json_text(value)] if value and not isinstance(value, str) else []
+    return json_text(value) if value and not isinstance(value, str) else ""
 
 
 def _call(call: Item, pairing: Pairing, message_id: MessageId) -> ToolCallPart:
@@ -194,7 +194,7 @@ def _call(call: Item, pairing: Pairing, message_id: MessageId) -> ToolCallPart:
     name = text_field(body, "name")
     arguments = json_text({"input": body["input"]}) if "input" in body else arguments_text(body.get("arguments"))
     call_id = pairing.open_call(id_field(call, "id"), name, message_id)
-    return ToolCallPart(call_id, name, arguments, *_signature(call.get("extra_content")))
+    return ToolCallPart(call_id, name, arguments, _signature(call.get("extra_content")))
 
 
 def _result(item: Item, pairing: Pairing) -> Part:

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import groupby
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from msgspec.structs import replace
-
+from infold.core.ledger import SUMMARY_STATE, TOOL_STATE
 from infold.core.messages import (
     AssistantMessage,
     FilePart,
@@ -72,6 +71,7 @@ from infold.formats.codec import (
     text_field,
     text_of_parts,
     visible_parts,
+    with_state,
 )
 from infold.formats.media import file_part
 from infold.formats.pairing import OpenCall, Pairing
@@ -100,8 +100,15 @@ TOOL_TYPES = ("mcp_approval_response",)
 BLOCK_TYPES = ("input_text", "output_text", "input_image", "input_file")
 
 
-BOUND_TYPES = ("reasoning", "compaction", "compaction_summary", "context_compaction")
+SUMMARY_TYPES = ("compaction", "compaction_summary", "context_compaction")
+"""Summaries that the provider wrote for the client."""
+
+
+BOUND_TYPES = ("reasoning", *SUMMARY_TYPES)
 """Items whose content only the provider can read."""
+
+
+SYSTEM_ROLES = ("system", "developer")
 
 
 OWN_TYPES = ("message", "item_reference", *BOUND_TYPES)
@@ -166,10 +173,10 @@ def _side(item: Item) -> Side:
     """Return who an item is from; unknown items are taken for the model's."""
     kind, role = item.get("type", "message"), item.get("role")
     if kind == "message" or (kind is None and role):
-        return "system" if role in ("system", "developer") else "assistant" if role == "assistant" else "user"
+        return "system" if role in SYSTEM_ROLES else "assistant" if role == "assistant" else "user"
     if kind in TOOL_TYPES or str(kind).endswith("_output"):
         return "tool"
-    return "system" if role in ("system", "developer") else "assistant"
+    return "system" if role in SYSTEM_ROLES else "assistant"
 
 
 def _group(given: _Input) -> tuple[Side, int]:
@@ -206,18 +213,23 @@ def _slots(item: Item) -> Iterator[Slot]:
 
 def _parts(slot: Slot, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
     if slot.path:
-        return block_parts(slot.value, _medium, is_user=slot.kind == "user")
+        parts = block_parts(slot.value, _medium, is_user=slot.kind == "user")
+        return with_state(parts) if slot.kind in SYSTEM_ROLES else parts
     if slot.kind in CALL_TYPES:
         return (_call(slot.value, pairing, message_id),)
     if slot.kind == "reasoning":
         return (_reasoning(slot.value),)
-    if slot.kind in BOUND_TYPES:
-        return (TextPart(COMPACTED_TEXT, synthetic=True), _reasoning(slot.value))
+    if slot.kind in SUMMARY_TYPES:
+        return (ReasoningPart("", json_text(slot.value), (SUMMARY_STATE,)),)
+    if slot.kind == "additional_tools":
+        return (_added_tools(slot.value),)
     return (_result(slot.value, pairing),) if slot.kind in _ANSWERS else opaque_parts(slot.value)
 
 
-COMPACTED_TEXT = "[earlier messages, compacted by the provider]"
-"""Stands next to a compaction item's sealed content, so that its message is never taken for an empty one."""
+def _added_tools(item: Item) -> TextPart:
+    names = [text_field(tool, "name") or json_text(tool) for tool in dicts_in(item.get("tools"))]
+    state = tuple(f"{TOOL_STATE}{name}" for name in names) or (TOOL_STATE,)
+    return TextPart(json_text(item), synthetic=True, opaque=True, state=state)
 
 
 _ANSWERS = frozenset(f"{call}_output" for call in CALL_TYPES)
@@ -484,12 +496,7 @@ def native_messages(body: object) -> tuple[Message, ...]:
     """Return the messages by which the provider compacted a history, which only it can read; empty if it did not."""
     items = dicts_in(dict_or_empty(body).get("output"))
     is_compacted = any(item.get("type") == "compaction" and item.get("encrypted_content") for item in items)
-    messages = decode(items).messages if is_compacted else ()
-    return tuple(replace(message, parts=tuple(filter(_is_not_label, message.parts))) for message in messages)
-
-
-def _is_not_label(part: Part) -> bool:
-    return not (isinstance(part, TextPart) and part.text == COMPACTED_TEXT)
+    return decode(items).messages if is_compacted else ()
 
 
 def summary_fields(body: Mapping[str, Any], output_tokens: int, *, has_tools: bool) -> Item:

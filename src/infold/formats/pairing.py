@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
+from infold.core.ledger import COMMAND_STATE, SKILL_STATE
 from infold.core.messages import (
     Message,
     MessageId,
@@ -69,15 +70,19 @@ class HarnessTextTracker:
         elif text.lstrip().startswith(LOCAL_OUTPUT):
             self._command = None
         elif (self.skills or self._command) and text.strip() and not is_wrapped(text):
-            self._take()
-            return tuple([replace(part, synthetic=True) if isinstance(part, TextPart) else part for part in parts])
+            state = self._take()
+            return tuple(
+                [replace(part, synthetic=True, state=state) if isinstance(part, TextPart) else part for part in parts]
+            )
         return parts
 
-    def _take(self) -> None:
-        """Count one expected text: a command's if a command was the last to announce one."""
-        if self._command is None:
+    def _take(self) -> tuple[str, ...]:
+        """Count one expected text and return what it sets: a command's if a command was the last to announce one."""
+        is_command = self._command is not None
+        if not is_command:
             self.skills -= 1
         self._command = None
+        return (COMMAND_STATE if is_command else SKILL_STATE,)
 
 
 _REPEATED = re.compile(r"#\d+$")

@@ -41,8 +41,8 @@ _HELD_BY_PROVIDER = ("previous_response_id", "conversation", "context_management
 _EDITED_FROM = {anthropic.NAME: anthropic.edited_from, openai_responses.NAME: openai_responses.edited_from}
 """The formats whose `context_management` is understood; of others, all of it is left to the provider."""
 _HELD_ITEMS = ("item_reference", "compaction", "context_compaction")
-"""Prefixes of the types of items that only the provider can read, such as a history that it compacted, or that
-ask it to compact this one."""
+"""Prefixes of the types of items by which a history is at the provider, or which ask it to compact this one; a summary
+that it wrote for the client is not one of them."""
 
 _TRUNCATING_NAMES, _TRUNCATING_PORTS = ("ollama", "lmstudio", "lm-studio"), ("11434", "1234")
 _TRUNCATING_DOMAINS = (".z.ai", ".bigmodel.cn", ".xiaomimimo.com")
@@ -165,6 +165,11 @@ def requests_truncation(body: Body) -> bool:
     transforms = body.get("transforms")
     asks = body.get("truncation") == "auto" or body.get("truncate_prompt_tokens") is not None
     return asks or (isinstance(transforms, list) and "middle-out" in transforms)
+
+
+def requests_summary(wire: WireFormat, body: Body) -> bool:
+    """Return whether a body asks its provider for a summary, with which the client then replaces the messages in it."""
+    return wire is ANTHROPIC_MESSAGES and isinstance(body.get("compaction"), Mapping)
 
 
 def requested_window(wire: WireFormat, body: Body, headers: Mapping[str, str]) -> int | None:
@@ -295,7 +300,8 @@ def _provider_history(wire: WireFormat, body: Body, items: Sequence[object], *, 
     objects = (item for item in items if isinstance(item, Mapping))
     # An item with nothing but an id refers to what the provider stores.
     types = ("item_reference" if item.keys() == {"id"} else str(item.get("type")) for item in objects)
-    return next(fields, next((kind for kind in types if kind.startswith(_HELD_ITEMS)), ""))
+    held = (kind for kind in types if kind.startswith(_HELD_ITEMS) and kind not in openai_responses.SUMMARY_TYPES)
+    return next(fields, next(held, ""))
 
 
 def _output_tokens(body: Body) -> int:

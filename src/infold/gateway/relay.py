@@ -192,6 +192,9 @@ class Relay:
             managed = self._sessions.begin(incoming.tenant, parsed, partial(self._sender.ask, outgoing), server)
         except Exception as error:  # the request is the client's and is sent whatever fails here
             return incoming.relayed(self._report(error, name))
+        if parsed.relayed:
+            self._hub.observe(NotManaged(managed.session_id or "", parsed.relayed))
+            return replace(incoming.relayed(parsed.relayed), managed=managed)
         note = MANAGED
         if managed.store_error is None:
             self._logged_store_error = ""

@@ -74,7 +74,7 @@ class ManagedRequest:
     """One request and its session; `content` is the body to send, with `betas` besides the client's own.
 
     `store_error` is why the session is kept in memory only; `None` if it is stored. `on_recovery` is called with this request
-    and the refusal after a recovery.
+    and the refusal after a recovery. `on_reply` takes the reply to a request that is not the session's, in place of recording it.
     """
 
     def __init__(
@@ -88,6 +88,7 @@ class ManagedRequest:
         self.parsed = parsed
         self.content = b""
         self.betas: tuple[str, ...] = ()
+        self.on_reply: Callable[[Mapping[str, Any]], None] | None = None
         self.store_error: StoreError | None = None
         self._send = send
         self._on_recovery = on_recovery
@@ -123,6 +124,8 @@ class ManagedRequest:
 
         Folding after a refusal for size may be why thinking is refused, and the provider may then miss what was removed.
         """
+        if self.parsed.relayed:
+            return False
         if overflow.bound_thinking or overflow.native:
             self._thinking_recoveries -= 1
             return self._thinking_recoveries >= 0
@@ -151,11 +154,11 @@ class ManagedRequest:
 
         A reply to a request that is no longer the session's newest is left out: the client brings it if it counts.
         """
-        if self.session.log.next_sequence != self._next_sequence:
+        if self.on_reply is None and self.session.log.next_sequence != self._next_sequence:
             return
         reply = observer.reply()
         if reply is not None:
-            self.session.record(reply)
+            (self.on_reply or self.session.record)(reply)
 
     def summarise(self, request: SummaryRequest) -> ModelAnswer | Awaitable[ModelAnswer]:
         """Request a summary from the provider of this request; raise `ModelError` if its window is too small for one."""

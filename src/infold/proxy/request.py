@@ -25,6 +25,7 @@ from infold.formats.requests import (
     offers_native,
     read_request,
     requested_window,
+    requests_summary,
     requests_truncation,
     with_items,
 )
@@ -83,7 +84,8 @@ class ParsedRequest(Struct, frozen=True):
     """A request with a history that infold manages: its fields, its JSON body as decoded and as received, its history.
 
     `session_name` is `None` for a history that has no session yet. `agent_session` is a fingerprint of the agent's own session
-    id, which stays the same when the agent compacts its history; empty if the agent sends none.
+    id, which stays the same when the agent compacts its history; empty if the agent sends none. `relayed` is why it is sent as
+    it was received although its reply is observed; empty for any other.
     """
 
     asked: ProviderRequest
@@ -92,6 +94,7 @@ class ParsedRequest(Struct, frozen=True):
     history: IncomingHistory
     session_name: str | None
     agent_session: str = ""
+    relayed: str = ""
 
     def with_messages(self, items: list[object]) -> bytes:
         """Return the body with these messages; the very bytes that were received if none of them changed."""
@@ -111,7 +114,10 @@ def parse_request(path: str, headers: Mapping[str, str], raw: bytes, *, host: st
     if headers.get("authorization", "").startswith(SIGNED):
         return Unmanaged("the request is signed (AWS SigV4), so its body cannot be changed", is_history=True)
     body = as_dict(raw)
-    asked = read_request(wire, body, path)
+    asked, relayed = read_request(wire, body, path), ""
+    if isinstance(asked, Unmanaged) and requests_summary(wire, body):
+        relayed = asked.why
+        asked = read_request(wire, {name: value for name, value in body.items() if name != "compaction"}, path)
     if isinstance(asked, Unmanaged):
         return asked
     asked = replace(
@@ -122,13 +128,17 @@ def parse_request(path: str, headers: Mapping[str, str], raw: bytes, *, host: st
     )
     history = read_history(asked)
     agent = _agent_session_id(body, headers)
+    name = _given_name(headers) or _derived_name(asked, history, body, agent)
+    if relayed and name is None:
+        return Unmanaged(relayed, is_history=True)
     return ParsedRequest(
         asked,
         body,
         raw,
         history,
-        _given_name(headers) or _derived_name(asked, history, body, agent),
+        name,
         fingerprint_of(agent) if agent else "",
+        relayed,
     )
 
 

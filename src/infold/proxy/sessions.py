@@ -7,12 +7,12 @@ the last step of an agent may. While the store fails, requests are prepared with
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import takewhile
 from threading import Lock
 from time import monotonic
-from typing import Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 from weakref import WeakSet
 
 from msgspec import Struct
@@ -24,7 +24,15 @@ from infold.core.budget import Window
 from infold.core.events import WindowFound
 from infold.core.log import Log
 from infold.core.logged_message import LoggedMessage
-from infold.core.messages import AssistantMessage, Message, calls_of, fingerprint, is_from_caller
+from infold.core.messages import (
+    AssistantMessage,
+    Message,
+    calls_of,
+    fingerprint,
+    has_state,
+    is_from_caller,
+    is_provider_summary,
+)
 from infold.errors import HistoryChanged, StoreBroken, StoreError
 from infold.formats.overflow import Overflow
 from infold.formats.requests import ProviderRequest
@@ -127,6 +135,11 @@ class RecentlyUsed(Generic[Value]):
                 self._open.popitem(last=False)
         return value
 
+    def find(self, key: Hashable) -> Value | None:
+        """Return the value of that key; `None` if there is none."""
+        with self._lock:
+            return self._open.get(key)
+
     def all(self) -> tuple[Value, ...]:
         """Return all values."""
         with self._lock:
@@ -164,6 +177,7 @@ class SessionPool:
         self._unstored: RecentlyUsed[Session] = RecentlyUsed(most_open)
         self._agents: RecentlyUsed[WeakSet[Session]] = RecentlyUsed(most_open)
         self._binding_models: set[str] = set()
+        self._summaries: RecentlyUsed[str] = RecentlyUsed(most_open)
         self._lock = Lock()
         self._claims: dict[str, list[IncomingHistory]] = {}
         self._served: ServedWindows | None = None
@@ -190,6 +204,8 @@ class SessionPool:
 
     def _begin(self, parsed: ParsedRequest, send: Send, settings: SessionSettings) -> ManagedRequest:
         name = parsed.session_name
+        if parsed.relayed:
+            return self._observe_summary(parsed, send, partial(self._open_stored, settings))
         if name is None:
             unnamed = self._open(open_store("memory"), replace(settings, background=False), UNNAMED)
             managed = ManagedRequest(unnamed, parsed, send)
@@ -241,10 +257,35 @@ class SessionPool:
         if refusal.binds:
             self._binding_models.add(managed.parsed.asked.model)
 
+    def _observe_summary(self, parsed: ParsedRequest, send: Send, open_session: _OpenSession) -> ManagedRequest:
+        """Relay a request for a summary of the provider's own, and learn which session the summary is of.
+
+        The client's list begins with it once the client has replaced what it sent; until then the session stays as it is.
+        """
+        session = self._find(parsed, open_session)
+        self._release(session.log.session_id, parsed.history)
+        managed = ManagedRequest(session, parsed, send)
+        managed.content = parsed.raw
+
+        def learn(reply: Mapping[str, Any]) -> None:
+            wire, session_id = parsed.asked.wire, session.log.session_id
+            for message in wire.decode(wire.reply_items(reply)).messages:
+                if any(map(is_provider_summary, message.parts)):
+                    self._summaries.get(fingerprint(message), lambda: session_id)
+
+        managed.on_reply = learn
+        return managed
+
     # Find the session.
 
     def _find(self, parsed: ParsedRequest, open_session: _OpenSession) -> Session:
         """Return the session that a history continues, or else a new one, which is claimed for the history."""
+        messages = parsed.history.messages
+        summarised = self._summaries.find(fingerprint(messages[0])) if messages and has_state(messages[0]) else None
+        if summarised is not None:
+            session = open_session(summarised)
+            session.adopt_summary(messages[0])
+            return session
         best: Session | None = None
         best_match: Match | None = None
         for session_id in fork_ids(parsed.session_name or UNNAMED, parsed.history):

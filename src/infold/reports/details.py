@@ -347,6 +347,7 @@ def _kinds(ledger: Ledger) -> Iterator[tuple[str, Iterable[LedgerFact]]]:
     yield "Pinned", _quotes(ledger.pinned)
     yield "Requests", _quotes(ledger.requests)
     yield "Rules", _quotes(ledger.constraints)
+    yield "Answers", _quotes(ledger.answers)
     yield "Files", map(_file, reversed(ledger.files))
     yield "Commands", map(_command, reversed(ledger.commands))
     yield "Unsettled errors", (LedgerFact(fact.line, fact.origin, fact.handle) for fact in reversed(ledger.errors))

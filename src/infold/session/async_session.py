@@ -141,6 +141,9 @@ class AsyncSession:
     async def add(self, messages: Sequence[Message], *, longest_tokens: int = 0) -> None:
         await self._run(self._session.add, messages, longest_tokens=longest_tokens)
 
+    async def adopt_summary(self, summary: Message) -> None:
+        await self._run(self._session.adopt_summary, summary)
+
     def match(self, messages: Sequence[object] | DecodedHistory) -> HistoryMatch | None:
         return self._session.match(messages)
 

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from infold.catalogue import cost_of
 from infold.core.clip import clips_on_arrival
-from infold.core.compact import apply_step
+from infold.core.compact import apply_step, entries_for_summary
 from infold.core.cut import Cut
 from infold.core.entries import Amendment, Clipping, Entry, Handle, MessageEntry, Pin, Rejection, Restoration, Title
 from infold.core.events import Clipped, Event, Rejected, Repaired, Restored, StubRepeated, SummaryProgressed
@@ -313,6 +313,13 @@ class Session:
             self._rejections, self._refused_tokens = 0, None  # whatever was refused, the next request is another
             if self._history is not None:
                 self._history.pairing = None  # made from the log when it is next needed
+
+    def adopt_summary(self, summary: Message) -> None:
+        """Go on from a summary of the provider's own, by which the caller has replaced its whole list."""
+        self.cancel_ahead()
+        with self._operation():
+            self._append(lambda log: entries_for_summary(log, summary, now_ms=self._now_ms()))
+            self._reset_history()
 
     def match(self, messages: Sequence[object] | DecodedHistory) -> HistoryMatch | None:
         """Compare a whole list of messages with this session; `None` if it belongs to another."""

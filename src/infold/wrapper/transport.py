@@ -167,6 +167,8 @@ class _Relay(Generic[Inner]):
             ask = partial(_ask, request, calls)
             server = UpstreamServer(str(request.url), partial(_look_up, request, calls))
             managed = await calls.prepare(lambda: self._pool.begin(parsed, ask, server))
+            if parsed.relayed:
+                self._tell(NotManaged(managed.session_id or "", parsed.relayed))
             if managed.store_error is not None:
                 self._tell(_failure(parsed.session_name, managed.store_error))
         return managed

@@ -389,3 +389,33 @@ def test_an_opaque_block_reports_nothing() -> None:
     found = ledger_of(user(), AssistantMessage(MessageId(""), (block,), finish="stop"))
 
     assert (found.reports, found.decisions, found.questions) == ((), (), ())
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("AskUserQuestion", {"questions": [{"question": "Which press?", "options": [{"label": "old"}]}]}),
+        ("request_user_input", {"questions": [{"id": "p", "question": "Which press?"}]}),
+        ("ask_followup_question", {"question": "Which press?", "follow_up": "x"}),
+        ("question", {"questions": ["Which press?", 7]}),
+    ],
+)
+def test_an_answer_is_kept_with_its_question(tool: str, arguments: dict[str, object]) -> None:
+    """B33: what the user answered to a question that the agent put by a tool is quoted under the question."""
+    ledger = ledger_of(*ran(tool, arguments, "The old one."))
+
+    assert ledger.answers == (Quote("1.0", "Which press?\n→ The old one."),)
+    assert merge(ledger, ledger).answers == ledger.answers
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "output"),
+    [
+        ("bash", {"question": "Which?"}, "x"),
+        ("question", {"text": "Which?"}, "x"),
+        ("question", {"question": "Which?"}, " "),
+    ],
+)
+def test_what_is_not_answered_is_no_answer(tool: str, arguments: dict[str, object], output: str) -> None:
+    """B33: a call of another tool, one without a question and one without an answer leave nothing."""
+    assert ledger_of(*ran(tool, arguments, output)).answers == ()

@@ -160,7 +160,6 @@ def test_a_strange_size_is_no_size(garbage: object) -> None:
         (OPENAI_RESPONSES, {"input": "go on", "context_management": [{"type": "compaction"}, {"type": "forget"}]}),
         (OPENAI_RESPONSES, {"input": "go on", "context_management": [{"type": "compaction"}, "all"]}),
         (OPENAI_RESPONSES, {"input": [{"type": "item_reference", "id": "msg_1"}]}),
-        (OPENAI_RESPONSES, {"input": [{"type": "compaction", "encrypted_content": "gAAA"}, *HI["openai-responses"]]}),
         (OPENAI_RESPONSES, {"input": [{"id": "msg_1"}]}),
         (OPENAI_RESPONSES, {"input": [*HI["openai-responses"], {"type": "compaction_trigger"}]}),
         (OPENAI_RESPONSES, {"input": [*HI["openai-responses"], {"type": "context_compaction_new"}]}),
