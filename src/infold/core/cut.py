@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
+from infold.core.ledger import defined_tools, sets_any
 from infold.core.log import Log
 from infold.core.logged_message import LoggedMessage
 from infold.core.messages import AssistantMessage
@@ -80,10 +81,24 @@ def native_cut(log: Log, cut: Cut) -> Cut | None:
     def is_legal(index: int) -> bool:
         first, last = live[index], live[index - 1]
         is_reply = isinstance(first.message, AssistantMessage) and not isinstance(last.message, AssistantMessage)
-        return is_reply and not last.is_business and first.cuttable and first.sequence > earliest
+        is_cut = is_reply and not last.is_business and first.cuttable and first.sequence > earliest
+        return is_cut and not needs_definition(log, index)
 
     indices = (*range(min(cut.index, log.length - 1), 0, -1), *range(cut.index + 1, log.length))
     return next((Cut.at(log, index) for index in indices if is_legal(index)), None)
+
+
+def needs_definition(log: Log, index: int) -> bool:
+    """Return whether the tail from this index on changes a tool that a message before it defines.
+
+    A summary of the provider's own may leave such a definition out, and nothing may come between the two.
+    """
+    tail = [logged.message for logged in log.live[index:] if logged.has_state]
+    if not tail:
+        return False
+    carried = () if log.checkpoint is None else log.checkpoint.state
+    head = (logged.message for logged in log.live[:index] if logged.has_state)
+    return sets_any(tail, defined_tools((*carried, *head)))
 
 
 def newest_turns_within(log: Log, cut: Cut, *, tail_tokens: int, measured_of: Sizer) -> Cut:

@@ -25,6 +25,7 @@ from infold.core.messages import (
     UserMessage,
     is_from_caller,
     is_genuine_user,
+    is_opaque,
 )
 
 FileOperation: TypeAlias = Literal["read", "written", "edited", "deleted", "moved"]
@@ -202,8 +203,9 @@ def _merge_errors(older: Ledger, newer: Ledger) -> tuple[ErrorFact, ...]:
 
 # State: what messages of the head set, and what is still in force behind a fold.
 
-TOOL_STATE = "tool "
-"""Prefix of the keys of tools; a change of tools needs those before it, so the kept tail does not replace it."""
+TOOL_STATE, DEFINITION = "tool ", " definition"
+"""Prefix of the keys of tools, and suffix of those of tools that messages define; a change of tools needs those before
+it, so the kept tail does not replace it."""
 
 COMMAND_STATE, SKILL_STATE = "command", "skill"
 """Keys of what a person started; it ends with the person's next message."""
@@ -225,6 +227,44 @@ def carry_state(
     numbered = ((MessageId(f"{STATE_ID}{sequence}"), message) for sequence, message in head)
     kept = [later.in_force(state_id, message) for state_id, message in reversed([*older, *numbered])]
     return tuple(message for message in reversed(kept) if message is not None)
+
+
+def beside_summary(
+    state: tuple[Message, ...], summary: Iterable[Message], tail: Iterable[tuple[int, Message]]
+) -> tuple[Message, ...]:
+    """Return what of the state is shown behind the kept tail, with a new summary of the provider's own at the beginning.
+
+    The summary replaces older ones. If it has the tools of all before it, only those that messages have defined are set
+    again, as the tail left them: later messages may refer to a definition that the summary left out.
+    """
+    known = {message.id for message in state}
+    has_tools = any(ALL_BEFORE in _state_keys(message, part) for message in summary for part in message.parts)
+    defined = defined_tools(state)
+    shown: list[Message] = []
+    for message in carry_state(state, tail, ()):
+        is_known = message.id in known
+        parts = tuple(
+            part
+            for part in message.parts
+            if (is_known and not (has_tools and is_opaque(part))) or not defined.isdisjoint(_state_keys(message, part))
+        )
+        if isinstance(message, SystemMessage):
+            settings = message.settings if is_known else ""
+            shown += [replace(message, parts=parts, settings=settings)] if parts or settings else []
+        elif isinstance(message, UserMessage) and is_known:
+            shown.append(message)
+    return tuple(shown)
+
+
+def defined_tools(messages: Iterable[Message]) -> frozenset[str]:
+    """Return the keys of the tools that these messages define."""
+    keys = (key for message in messages for part in message.parts for key in _state_keys(message, part))
+    return frozenset(key.removesuffix(DEFINITION) for key in keys if key.endswith(DEFINITION))
+
+
+def sets_any(messages: Iterable[Message], keys: frozenset[str]) -> bool:
+    """Return whether one of these messages sets one of these keys."""
+    return any(not keys.isdisjoint(_state_keys(message, part)) for message in messages for part in message.parts)
 
 
 class _LaterState:

@@ -30,7 +30,7 @@ from infold.core.entries import (
     Title,
     split_handle,
 )
-from infold.core.ledger import carry_state
+from infold.core.ledger import beside_summary, carry_state
 from infold.core.logged_message import (
     LoggedMessage,
     Rendering,
@@ -548,9 +548,12 @@ class Log(Struct, frozen=True, eq=False):
 
     @property
     def state(self) -> tuple[Message, ...]:
-        """What the newest checkpoint carries on, without the summaries that a later one of the provider's replaces."""
+        """What the newest checkpoint carries on, as far as the view shows it."""
         state = () if self.checkpoint is None else self.checkpoint.state
-        return tuple(message for message in state if not (self.native and isinstance(message, AssistantMessage)))
+        if not state or not self.native:
+            return state
+        kept = takewhile(lambda logged: logged.sequence < self.checkpoint_sequence, self.live)
+        return beside_summary(state, self.native, [(logged.sequence, logged.message) for logged in kept])
 
     @property
     def state_size(self) -> Size:

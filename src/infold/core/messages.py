@@ -369,7 +369,7 @@ def is_provider_summary(part: Part) -> bool:
 STATE_ID = "state-"
 """Prefix of the ids of messages that a fold carries on; the number of the message follows."""
 
-OWN_IDS = ("compact-", "continue-", "checkpoint-", "request-", "summary-", "interrupted-", STATE_ID)
+OWN_IDS = ("compact-", "continue-", "checkpoint-", "request-", "summary-", "interrupted-", "note-", STATE_ID)
 """Prefixes of the ids of messages that infold made; a caller's message has none of them."""
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from infold.core.ledger import ALL_BEFORE, SUMMARY_STATE, TOOL_STATE
+from infold.core.ledger import ALL_BEFORE, DEFINITION, SUMMARY_STATE, TOOL_STATE
 from infold.core.messages import (
     AssistantMessage,
     FilePart,
@@ -269,7 +269,7 @@ def _tool_change(block: Item) -> TextPart:
     )
     key = f"{TOOL_STATE}{f'{server}/{name}' if server else name or json_text(tool)}"
     unmarked = {name: value for name, value in block.items() if name != "cache_control"}
-    state = (key, f"{key} definition") if definition else (key,)
+    state = (key, f"{key}{DEFINITION}") if definition else (key,)
     return TextPart(json_text(unmarked), synthetic=True, opaque=True, state=state)
 
 

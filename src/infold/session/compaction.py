@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from infold.catalogue import Known, lookup
 from infold.core.compact import NO_NATIVE, apply_step, checkpoint_for, compacted_event, entries_for
-from infold.core.cut import Cut, cut_before
+from infold.core.cut import Cut, cut_before, needs_definition
 from infold.core.entries import Amendment, Checkpoint, Entry, MessageEntry, after_failure
 from infold.core.events import CompactionVetoed, Event, Exceeded, PreparationDiscarded, SummariserPaused
 from infold.core.gauge import Gauge, PlanInputs, estimated_tokens, gauge
@@ -263,6 +263,9 @@ class CompactionRun:
             return
         plan = self._plan(step, Additions())
         cut = cut_with(prepared, plan.step, self._log, plan.inputs)
+        if needs_definition(self._log, cut.index):
+            self._discard(prepared)
+            return
         source = _Source(replace(plan, step=replace(plan.step, cut=cut)), prepared.summary, ahead=True)
         self._commit_requested(source, prepared.summary, guidance)
 
