@@ -241,8 +241,7 @@ def checkpoint_for(
     native: NativeSummary = NO_NATIVE,
     now_ms: int | None = None,
 ) -> tuple[Checkpoint, tuple[Event, ...]]:
-    """Return the checkpoint that folds a step's head, with or without a model's narrative, and events for what was
-    shortened."""
+    """Return the checkpoint that folds a step's head, with or without a narrative, and events for what was shortened."""
     summary = inputs.policy.summary
     cleaned = not narrative and not native.messages and summary.fallback == "clean"
     ledger = EMPTY_LEDGER if cleaned else ledger_before(log, step.cut)
@@ -280,8 +279,7 @@ def checkpoint_for(
         state=state.messages,
     )
     if native.messages:
-        after = log.append(checkpoint)
-        checkpoint = replace(checkpoint, tokens_after=estimated_tokens(after, inputs))
+        checkpoint = replace(checkpoint, tokens_after=estimated_tokens(log.append(checkpoint), inputs))
     short = (*folded.stubbed, *state.left_out)
     return checkpoint, (InstructionStubbed(log.session_id, short),) if short else ()
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from infold.core.ledger import defined_tools, sets_any
-from infold.core.log import Log
+from infold.core.log import Log, size_of_state
 from infold.core.logged_message import LoggedMessage
 from infold.core.messages import AssistantMessage
 from infold.core.policy import TailPolicy
@@ -143,7 +143,7 @@ def _within_tokens(log: Log, tail: TailPolicy, room: Room, sizer: Sizer) -> int:
 
 def head_size(log: Log, cut: Cut) -> Size:
     """Return the size of what a cut folds, as shown, including the text of the last fold but not the state it carried."""
-    last = log.checkpoint_size.minus(log.state_size)
+    last = log.checkpoint_size.minus(size_of_state(log.state, log.rendering))
     return log.size.minus(total_size(map(log.size_of, log.live[cut.index :]))).plus(last)
 
 

@@ -317,7 +317,7 @@ def _with_checkpoint_size(log: "Log") -> "Log":
         return log
     measured = measure(log.checkpoint_text, log.rendering.estimate)
     measured += sum(sum(measure_message(message, log.rendering.estimate)) for message in log.state)
-    size = size_of_text(log.checkpoint_text, log.rendering).plus(log.state_size)
+    size = size_of_text(log.checkpoint_text, log.rendering).plus(size_of_state(log.state, log.rendering))
     if log.native:
         tokens = log.checkpoint.native_tokens
         measured, size = measured + tokens, size.plus(Size(prose=tokens))
@@ -554,11 +554,6 @@ class Log(Struct, frozen=True, eq=False):
             return state
         kept = takewhile(lambda logged: logged.sequence < self.checkpoint_sequence, self.live)
         return beside_summary(state, self.native, [(logged.sequence, logged.message) for logged in kept])
-
-    @property
-    def state_size(self) -> Size:
-        """The size of what the newest checkpoint carries on, which the next one carries on too."""
-        return size_of_state(self.state, self.rendering)
 
     @property
     def reported(self) -> UsageBaseline | None:

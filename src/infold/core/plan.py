@@ -23,7 +23,7 @@ from infold.core.gauge import (
     scaled_tokens,
     scaler,
 )
-from infold.core.log import Log
+from infold.core.log import Log, size_of_state
 from infold.core.messages import AssistantMessage
 from infold.core.policy import Policy
 from infold.core.prune import PrunePlan, plan_prune
@@ -383,7 +383,7 @@ def _room(log: Log, inputs: PlanInputs, tail_tokens: int, *, halves: bool) -> Ro
     """Return the room that the target leaves for a tail next to the summary and the overhead, in the provider's tokens."""
     policy, budget = inputs.policy, inputs.budget
     summary_tokens = policy.summary.budget_tokens(budget.usable_tokens)
-    written = Size(prose=summary_tokens + inputs.overhead_tokens).plus(log.state_size)
+    written = Size(prose=summary_tokens + inputs.overhead_tokens).plus(size_of_state(log.state, log.rendering))
     most = max(0, budget.target_tokens - scaled_tokens(written, log, inputs))
     if halves:  # a manual request is carried out, however little there is
         most = min(most, scaled_tokens(log.size, log, inputs) // 2)

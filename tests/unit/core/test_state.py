@@ -5,10 +5,20 @@ from msgspec.structs import replace
 
 from infold.core.budget import Window, budget_for
 from infold.core.compact import compact, entries_for_summary
+from infold.core.cut import Cut, native_cut, needs_definition
 from infold.core.entries import Checkpoint, MessageEntry, decode_entry, encode_entry
 from infold.core.gauge import PlanInputs
-from infold.core.ledger import ALL_BEFORE, COMMAND_STATE, SKILL_STATE, SUMMARY_STATE, TOOL_STATE, carry_state
-from infold.core.log import Log
+from infold.core.ledger import (
+    ALL_BEFORE,
+    COMMAND_STATE,
+    DEFINITION,
+    SKILL_STATE,
+    SUMMARY_STATE,
+    TOOL_STATE,
+    beside_summary,
+    carry_state,
+)
+from infold.core.log import Log, size_of_state
 from infold.core.logged_message import is_clippable
 from infold.core.messages import (
     AssistantMessage,
@@ -48,7 +58,7 @@ def system(*parts: TextPart, until_user: bool = False, settings: str = "") -> Sy
 def tool(name: str, *, defines: bool = False, note: str = "") -> TextPart:
     """A change of the tools."""
     key = f"{TOOL_STATE}{name}"
-    return TextPart(f"{name}{note}", opaque=True, state=(key, f"{key} definition") if defines else (key,))
+    return TextPart(f"{name}{note}", opaque=True, state=(key, f"{key}{DEFINITION}") if defines else (key,))
 
 
 def block(text: str = "So far.", *state: str) -> AssistantMessage:
@@ -163,7 +173,7 @@ def test_a_view_begins_with_the_providers_summary() -> None:
     assert log.checkpoint == decode_entry(encode_entry(log.checkpoint))
     assert is_provider_summary(shown[0].parts[0])
     assert [message.id for message in shown[:3]] == ["state-1", f"checkpoint-{log.checkpoint_sequence}", "state-3"]
-    assert log.state_size.measure > 0
+    assert size_of_state(log.state, log.rendering).measure > 0
 
 
 def test_a_cut_is_behind_the_providers_summary() -> None:
@@ -221,3 +231,61 @@ def test_a_block_that_sets_something_is_never_shortened() -> None:
     """B33: clipping leaves out neither a change of tools nor a part of it."""
     assert not is_clippable(tool("a"))
     assert is_clippable(TextPart("x", opaque=True))
+
+
+def beside(state: tuple[Message, ...], native: Message, *tail: Message) -> list[list[str]]:
+    """What of the state is shown with a summary of the provider's own, message by message."""
+    shown = beside_summary(state, (native,), enumerate(tail, 50))
+    return [[part.text for part in message.parts if isinstance(part, TextPart)] for message in shown]
+
+
+def test_a_summary_with_the_tools_leaves_texts_and_definitions() -> None:
+    """B33: behind the provider's own summary stand the instructions, and tools by definition as the tail left them."""
+    state = carry_state(
+        (),
+        enumerate([
+            block("old"), instructs("rules", "r"), system(tool("a"), TextPart("Be brief.")), system(settings="1"),
+            system(tool("b", defines=True)),
+        ]),
+        (),
+    )  # fmt: skip
+
+    assert beside(state, block("new", ALL_BEFORE)) == [["rules"], ["Be brief."], [], ["b"]]
+    assert beside(state, block("new", ALL_BEFORE), system(tool("b", note="gone"), tool("a", note="2")), user("x")) == [
+        ["rules"],
+        ["Be brief."],
+        [],
+        ["b"],
+        ["bgone"],
+    ]
+    assert beside(state, block("new", ALL_BEFORE), system(settings="2"), instructs("new", "x"))[2:] == [["b"]]
+    assert beside(state, block("new")) == [["rules"], ["a", "Be brief."], [], ["b"]]
+
+
+def test_the_provider_summarises_nothing_that_the_tail_refers_to() -> None:
+    """B33: its summary may leave out a tool's definition, so that the cut is before it or behind the last reference."""
+    log = session(
+        user("a"), system(tool("b", defines=True)), replies("c"), user("d"), replies("e"), user("f"), system(tool("b")),
+        replies("g"), user("h"), replies("i"),
+    )  # fmt: skip
+
+    assert needs_definition(log, 4)
+    assert not needs_definition(log, 9)
+    assert not needs_definition(log, 1)
+    assert native_cut(log, Cut.at(log, 4)) == Cut.at(log, 7)
+
+
+def test_state_with_a_native_summary_stands_behind_the_tail() -> None:
+    """B33: nothing comes between the provider's summary and the first kept message."""
+    log = log_of(numbered((user("a"), system(TextPart("Be brief.")), replies("b"), user("c"), replies("d"))))
+    rendering = replace(log.rendering, shows_native=True)
+    state = carry_state((), [(1, log.live[1].message)], ())
+    checkpoint = Checkpoint(
+        "note", first_kept=2, native=(replace(block("n", ALL_BEFORE), id=MessageId("n")),), state=state
+    )
+    native = replace(log, rendering=rendering).append(checkpoint)
+
+    assert [message.id for message in view(native, INFOLD.summary)] == ["n", "m2", "m3", "m4", "state-1", "note-5"]
+    assert needs_definition(native, 1) is False
+    later = native.append(MessageEntry(UserMessage(MessageId("m5"), (TextPart("e"),))))
+    assert [message.id for message in view(later, INFOLD.summary)][4:] == ["state-1", "note-5", "m5"]
