@@ -35,7 +35,7 @@ from infold.core.messages import (
 )
 from infold.core.view import REQUEST_TEXT
 from infold.errors import BrokenInput, kind_of
-from infold.formats.harness_text import OPENINGS, split_harness_text, state_of
+from infold.formats.harness_text import OPENINGS, split_harness_text
 from infold.formats.pairing import OpenCall, Pairing
 
 Item: TypeAlias = dict[str, Any]
@@ -299,16 +299,6 @@ def user_parts(text: str) -> tuple[Part, ...]:
     return tuple(
         TextPart(replace_surrogates(piece.text), synthetic=piece.injected, state=piece.state)
         for piece in split_harness_text(text)
-    )
-
-
-def with_state(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """Return the parts of a system message with what their texts set."""
-    return tuple(
-        replace(part, state=state)
-        if isinstance(part, TextPart) and not part.opaque and (state := state_of(part.text))
-        else part
-        for part in parts
     )
 
 

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import groupby
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from msgspec.structs import replace
+
 from infold.core.ledger import SUMMARY_STATE, TOOL_STATE
 from infold.core.messages import (
     AssistantMessage,
@@ -71,8 +73,8 @@ from infold.formats.codec import (
     text_field,
     text_of_parts,
     visible_parts,
-    with_state,
 )
+from infold.formats.harness_text import state_of
 from infold.formats.media import file_part
 from infold.formats.pairing import OpenCall, Pairing
 from infold.formats.streams import DeltaKind, Emit, ReplyBuilder, append_text, index_or_none, join_pieces
@@ -214,7 +216,7 @@ def _slots(item: Item) -> Iterator[Slot]:
 def _parts(slot: Slot, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
     if slot.path:
         parts = block_parts(slot.value, _medium, is_user=slot.kind == "user")
-        return with_state(parts) if slot.kind in SYSTEM_ROLES else parts
+        return tuple(map(_with_state, parts)) if slot.kind in SYSTEM_ROLES else parts
     if slot.kind in CALL_TYPES:
         return (_call(slot.value, pairing, message_id),)
     if slot.kind == "reasoning":
@@ -224,6 +226,12 @@ def _parts(slot: Slot, pairing: Pairing, message_id: MessageId) -> tuple[Part, .
     if slot.kind == "additional_tools":
         return (_added_tools(slot.value),)
     return (_result(slot.value, pairing),) if slot.kind in _ANSWERS else opaque_parts(slot.value)
+
+
+def _with_state(part: Part) -> Part:
+    """Return a part of a system message with what its text sets."""
+    state = state_of(part.text) if isinstance(part, TextPart) and not part.opaque else ()
+    return replace(part, state=state) if isinstance(part, TextPart) and state else part
 
 
 def _added_tools(item: Item) -> TextPart:
