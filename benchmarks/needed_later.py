@@ -1,0 +1,955 @@
+"""Is what an agent needed later still there after a compaction?
+
+    python benchmarks/needed_later.py [--corpus DIR] [--quick] [--jobs N] [--json] [--write]
+
+A fact is needed later if a rare token of the history before a cut (a path, an identifier, a number, a quoted text) stands in
+a tool call that the agent made after the cut, and neither a tool nor the user had shown it again before that call. Which
+tokens count is decided by their shape and by how often they occur in the session, never by words that `core.extract` looks
+for, so that the measure also asks for what the extractor does not see. `docs/concepts/retention.md` explains the scores.
+
+Sessions are cut at 25, 50 and 75 % and compacted through `Session` in one, three and ten steps, without a model, the
+checkpoint limited to 4 % of the history (at least 1,500 tokens). In the same run: a plain ledger of the same size, whose
+recall is BM25 over passages, and the newest 20,000 tokens of the history.
+"""
+
+import argparse
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from itertools import pairwise
+from math import log
+from pathlib import Path
+from random import Random
+from statistics import fmean
+from typing import Literal, TypeAlias
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
+
+from infold import InfoldError, Session, SessionSettings, open_store, preset, tokens
+from infold.core.messages import (
+    Message,
+    MessageId,
+    ReasoningPart,
+    SystemMessage,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    UserMessage,
+    calls_of,
+    decode_arguments,
+    results_of,
+)
+from infold.core.tokens import estimate, measure_message
+from infold.replay.facts import without_summaries
+from infold.transcripts.record import RecordedSession
+from infold.transcripts.registry import read_transcript
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.samples import add_corpus_option
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+RESULTS = REPOSITORY / "benchmarks" / "results"
+INVENTED = REPOSITORY / "tests" / "data" / "corpus"
+
+CUT_SHARES = (0.25, 0.5, 0.75)
+COMPACTIONS = (1, 3, 10)
+BUDGET_SHARE, LEAST_BUDGET_TOKENS = 0.04, 1_500
+SHORTEST_TOKENS = 8_000
+"""Shorter histories are not measured: 1,500 tokens would be a large part of them, and no window is filled by so little."""
+
+TAIL_TOKENS, TAIL_SHARE = 8_000, 0.25
+"""What stays verbatim in the row with a tail."""
+
+LAST_TOKENS = 20_000
+REPLY_TOKENS = 2_000
+MOST_ASKED = 24
+"""Facts for which recall is asked at one cut, evenly spaced over those that can be asked for."""
+
+FEWEST_WORDS = 3
+"""Words that a call must have in addition to the token, so that recall can be asked with them."""
+
+RARE_SHARE, RARE_EVENTS = 0.1, 3
+"""A token is rare if it occurs in at most this share of the history's events, or in this many."""
+
+Kind: TypeAlias = Literal["path", "identifier", "number", "quote"]
+Speaker: TypeAlias = Literal["user", "agent", "call", "result", "system"]
+
+
+# Tokens: what can be needed.
+
+_CANDIDATE = re.compile(
+    r"(?P<path>~?(?:[\w.@+-]*/)+[\w.@+-]*\w)"
+    r"|(?P<dotted>[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)+)"
+    r"|(?P<number>(?<![\w.,])\d[\d,]*(?:\.\d+)?(?![\w]))"
+    r"|(?P<name>[A-Za-z0-9_]{5,})",
+    re.ASCII,
+)
+_NAME = re.compile(r"[A-Za-z0-9_]{5,}")
+_QUOTED = re.compile(r"\"([^\"\n]{12,160})\"|`([^`\n]{12,160})`|“([^”\n]{12,160})”")
+_WIDE = "぀-ヿ㐀-䶿一-鿿가-힣"
+_WORD = re.compile(rf"[a-z]{{3,}}|\d{{3,}}|[{_WIDE}]{{2}}")
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|_")
+_LINE_NUMBER = re.compile(r"^\s*\d{1,6}(?:→|\t|\s*\||:(?!\d))")
+
+
+class Token(Struct, frozen=True):
+    """A token that can be a fact: its kind, the key it is compared by, and how it was written."""
+
+    kind: Kind
+    key: str
+    written: str
+
+
+def tokens_in(line: str, files: frozenset[str] = frozenset()) -> Iterator[Token]:
+    """Yield the tokens of a line; `files` are the names with a dot that are known to be files."""
+    for match in _CANDIDATE.finditer(line):
+        written = match.group()
+        match match.lastgroup:
+            case "path":
+                yield from _path_tokens(written)
+            case "dotted" if written in files:
+                yield Token("path", written, written)
+            case "number":
+                digits = written.replace(",", "").rstrip(".")
+                if sum(map(str.isdigit, digits)) >= 3 and not digits.endswith("0"):
+                    yield Token("number", digits, written)
+            case _:
+                yield from (Token("identifier", name, name) for name in _NAME.findall(written) if is_marked(name))
+    for match in _QUOTED.finditer(line):
+        text = next(filter(None, match.groups()))
+        if text == text.strip() and len(re.findall(r"[^\W\d_]{2,}", text)) >= 3:
+            yield Token("quote", " ".join(text.split()), text)
+
+
+def _path_tokens(written: str) -> Iterator[Token]:
+    """Yield a path, known by its last two segments, so that relative and absolute spellings are the same."""
+    segments = [segment for segment in written.split("/") if segment.strip(".~")]
+    key = "/".join(segments[-2:])
+    if len(segments) > 1 and len(key) >= 5 and any(map(str.isalpha, key)):
+        yield Token("path", key, written)
+
+
+def keys_shown(line: str) -> frozenset[str]:
+    """Return what a line shows: the keys of its tokens, the folders and the file of a path, and names with a dot."""
+    keys = {token.key for token in tokens_in(line)}
+    for match in _CANDIDATE.finditer(line):
+        if match.lastgroup == "dotted":
+            keys.add(match.group())
+        elif match.lastgroup == "path":
+            segments = [segment for segment in match.group().split("/") if segment.strip(".~")]
+            keys.update((f"{folder}/{name}" for folder, name in pairwise(segments)), segments[-1:])
+    return frozenset(keys)
+
+
+def is_marked(name: str) -> bool:
+    """Return whether a name is unlike a word: a digit, an underscore, camel case or capitals in it."""
+    bare = name.strip("_")
+    has_letter = any(map(str.isalpha, bare))
+    return has_letter and (bool(re.search(r"\d|_|[a-z][A-Z]", bare)) or bare.isupper())
+
+
+def words_of(text: str) -> set[str]:
+    """Return the words of a text: lower-cased, names in their parts, pairs of characters where there are no spaces."""
+    return set(_WORD.findall(_HUMP.sub(" ", text).lower()))
+
+
+# Events: a session as lines with their tokens.
+
+
+class Line(Struct, frozen=True):
+    """A line, its tokens, all that it shows, and its files: named in it, or by the nearest line before that names any."""
+
+    text: str
+    tokens: tuple[Token, ...]
+    keys: frozenset[str]
+    files: frozenset[str]
+
+
+class Event(Struct, frozen=True):
+    """One part of a message; `title` is the call in short, for a result the call that it answers."""
+
+    speaker: Speaker
+    sequence: int
+    lines: tuple[Line, ...]
+    title: str = ""
+    title_files: frozenset[str] = frozenset()
+    failed: bool = False
+    tool: str = ""
+
+    @property
+    def keys(self) -> frozenset[str]:
+        return frozenset().union(*(line.keys for line in self.lines))
+
+    @property
+    def text(self) -> str:
+        return "\n".join(line.text for line in self.lines)
+
+
+class _Draft(Struct, frozen=True):
+    """An event whose tokens are not yet known."""
+
+    speaker: Speaker
+    sequence: int
+    text: str
+    title: str = ""
+    failed: bool = False
+    tool: str = ""
+
+
+def events_of(messages: Sequence[Message]) -> tuple[Event, ...]:
+    """Return the parts of a session that hold text, in order, with their tokens."""
+    drafts = tuple(_drafts(messages))
+    files = frozenset(
+        match.group().rpartition("/")[2]
+        for draft in drafts
+        for match in _CANDIDATE.finditer(draft.text)
+        if match.lastgroup == "path"
+    )
+    return tuple(_event(draft, files) for draft in drafts)
+
+
+def _drafts(messages: Sequence[Message]) -> Iterator[_Draft]:
+    titles: dict[str, str] = {}
+    for sequence, message in enumerate(messages):
+        speaker: Speaker = "user" if isinstance(message, UserMessage) else "agent"
+        speaker = "system" if isinstance(message, SystemMessage) else speaker
+        for part in message.parts:
+            match part:
+                case TextPart() | ReasoningPart() if part.text.strip():
+                    yield _Draft(speaker, sequence, part.text)
+                case ToolCallPart():
+                    leaves = tuple(_leaves(decode_arguments(part.arguments), part.arguments))
+                    short = (leaf for leaf in leaves if len(leaf) <= 300 and "\n" not in leaf.strip())
+                    titles[part.call_id] = title = " ".join((part.tool, *short))
+                    yield _Draft("call", sequence, "\n".join(leaves), title, tool=part.tool)
+                case ToolResultPart():
+                    failed = part.status == "error" or bool(part.exit_status)
+                    output = "\n".join(_LINE_NUMBER.sub("", line) for line in part.output.splitlines())
+                    yield _Draft("result", sequence, output, titles.get(part.call_id, part.tool), failed, part.tool)
+                case _:
+                    pass
+
+
+def _leaves(value: object, raw: str) -> Iterator[str]:
+    """Yield the values of a call's arguments as text, without their names; the text itself if it is not JSON."""
+    match value:
+        case None:
+            yield raw
+        case dict():
+            for child in value.values():
+                yield from _leaves(child, "")
+        case list():
+            for child in value:
+                yield from _leaves(child, "")
+        case bool():
+            pass
+        case _:
+            yield str(value)
+
+
+def _event(draft: _Draft, files: frozenset[str]) -> Event:
+    lines: list[Line] = []
+    named: frozenset[str] = frozenset()
+    for text in draft.text.splitlines():
+        found = tuple(tokens_in(text, files))
+        named = frozenset(token.key for token in found if token.kind == "path") or named
+        lines.append(Line(text, found, keys_shown(text), named))
+    title_files = frozenset(token.key for token in tokens_in(draft.title, files) if token.kind == "path")
+    return Event(draft.speaker, draft.sequence, tuple(lines), draft.title, title_files, draft.failed, draft.tool)
+
+
+# Facts: what was needed.
+
+
+class Place(Struct, frozen=True):
+    """Where a token stood in the history: the words of its line and of its call, and its files."""
+
+    words: frozenset[str]
+    files: frozenset[str]
+
+
+class NeededFact(Struct, frozen=True):
+    """A rare token of the history that a later call used; `query` is that call in words, without the token."""
+
+    kind: Kind
+    key: str
+    result_only: bool
+    places: tuple[Place, ...]
+    query: str
+
+    @property
+    def words(self) -> set[str]:
+        return words_of(self.key)
+
+
+def needed_facts(
+    events: Sequence[Event], cut: int, *, always_shown: str = "", common: frozenset[str] = frozenset()
+) -> tuple[NeededFact, ...]:
+    """Return the facts before message `cut` that were needed after it, in the order of their use.
+
+    `always_shown` is text that every request has, such as the system prompt; its tokens need not be remembered, and
+    those that are `common` are known anyway. A number counts only if its use shares a word with a line that had it.
+    """
+    head = [event for event in events if event.sequence < cut]
+    frequency = Counter(key for event in head for key in event.keys)
+    most = max(RARE_EVENTS, int(RARE_SHARE * len(head)))
+    shown = {event.tool for event in events}.union(common, *map(keys_shown, always_shown.splitlines()))
+    shown |= {key for event in head if event.speaker == "system" for key in event.keys}
+    used: dict[str, tuple[Token, Event, int]] = {}
+    for event in events:
+        if event.sequence < cut or event.speaker == "agent":
+            continue
+        if event.speaker != "call":
+            shown |= event.keys
+            continue
+        for number, line in enumerate(event.lines):
+            for token in line.tokens:
+                if token.key not in shown and 0 < frequency[token.key] <= most:
+                    used.setdefault(token.key, (token, event, number))
+    places = _places(head, used.keys())
+    speakers = defaultdict[str, set[Speaker]](set)
+    for event in head:
+        for key in event.keys & used.keys():
+            speakers[key].add(event.speaker)
+    facts = (
+        NeededFact(token.kind, key, speakers[key] == {"result"}, tuple(places[key]), query_of(token, event, number))
+        for key, (token, event, number) in used.items()
+    )
+    return tuple(fact for fact in facts if fact.kind != "number" or _is_meant(fact))
+
+
+def _is_meant(number: NeededFact) -> bool:
+    """Return whether a number of a later call is that of the history, and not equal to it by chance."""
+    words = words_of(number.query)
+    return any(words & place.words for place in number.places)
+
+
+def _places(head: Iterable[Event], keys: Iterable[str]) -> dict[str, list[Place]]:
+    wanted = set(keys)
+    places: dict[str, list[Place]] = {key: [] for key in wanted}
+    for event in head:
+        title = words_of(event.title)
+        for line in event.lines:
+            for key in line.keys & wanted:
+                own = words_of(key)
+                files = (line.files | event.title_files) - {key}
+                places[key].append(Place(frozenset((words_of(line.text) | title) - own), files))
+    return places
+
+
+LONGEST_LINE, MOST_QUERY_WORDS = 300, 60
+
+
+def query_of(token: Token, event: Event, number: int) -> str:
+    """Return a call in words: its short arguments and the lines around the token, without the token."""
+    around = []
+    for line in event.lines[max(0, number - 1) : number + 2]:
+        at = max(0, line.text.find(token.written) - LONGEST_LINE // 2)
+        around.append(line.text[at : at + LONGEST_LINE])
+    spellings = {other.written for line in event.lines for other in line.tokens if other.key == token.key}
+    text = f"{event.title}\n" + "\n".join(line for line in around if line not in event.title)
+    for written in sorted(spellings | {token.key}, key=len, reverse=True):
+        text = text.replace(written, " ")
+    return " ".join(text.split()[:MOST_QUERY_WORDS])
+
+
+# Texts in which a fact may stand.
+
+_HANDLE = re.compile(r"\[\d+\.\d+\]")
+_ITEM = r"[^\s,;|、，]+"
+_NAME_LIST = re.compile(rf"(?:{_ITEM}\s*[,;|、，]\s*){{3,}}{_ITEM}")
+_BULLET = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
+
+
+class Record(Struct, frozen=True):
+    """What belongs together in a text: a line with the line it is indented under, or a passage.
+
+    `bare` are the keys that stand in a list of names and nowhere else in it, `rest` is the record without such lists.
+    """
+
+    text: str
+    rest: str
+    keys: frozenset[str]
+    bare: frozenset[str]
+
+
+def record_of(text: str) -> Record:
+    """Return a text as a record, its lists of names apart."""
+    rest = "\n".join(_without_names(line) for line in text.splitlines())
+    keys, kept = (frozenset[str]().union(*map(keys_shown, some.splitlines())) for some in (text, rest))
+    return Record(text, rest, keys, keys - kept)
+
+
+def name_lists(line: str) -> list[str]:
+    """Return the lists of names in a line: four single words or more with commas, or marked names side by side."""
+    lists = [match.group() for match in _NAME_LIST.finditer(line)]
+    run: list[str] = []
+    for piece in (*_NAME_LIST.sub("\n", line).split(" "), "\n"):
+        if piece.strip() and any(tokens_in(piece)):
+            run.append(piece)
+            continue
+        if len(run) > 3:
+            lists.append(" ".join(run))
+        run = []
+    bare = _BULLET.sub("", line).strip()
+    return lists or ([bare] if bare and " " not in bare and any(tokens_in(bare)) else [])
+
+
+def _without_names(line: str) -> str:
+    for names in name_lists(line):
+        line = line.replace(names, " ")
+    return line
+
+
+def records_of(text: str) -> tuple[Record, ...]:
+    """Return the lines of a checkpoint, each with the line it is indented under."""
+    parents: list[tuple[int, str]] = []
+    records = []
+    for line in _HANDLE.sub("", text).splitlines():
+        if not line.strip():
+            continue
+        depth = len(line) - len(line.lstrip())
+        while parents and parents[-1][0] >= depth:
+            parents.pop()
+        records.append(record_of("\n".join((*(parent for _, parent in parents), line))))
+        parents.append((depth, line))
+    return tuple(records)
+
+
+def list_share(text: str) -> float:
+    """Return which share of a text's characters stands in bare lists of names."""
+    listed = sum(len(names) for line in _HANDLE.sub("", text).splitlines() for names in name_lists(line))
+    return listed / max(1, len(text))
+
+
+class Shown(Struct, frozen=True):
+    """A text that a model would see, as records by the keys that they hold."""
+
+    text: str
+    records: Mapping[str, Sequence[Record]]
+
+    @staticmethod
+    def of(records: Iterable[Record]) -> "Shown":
+        """Return the records with what finds them."""
+        records = tuple(records)
+        by_key = defaultdict[str, list[Record]](list)
+        for record in records:
+            for key in record.keys:
+                by_key[key].append(record)
+        return Shown(" ".join(" ".join(record.text.split()) for record in records), dict(by_key))
+
+    def holds(self, fact: NeededFact) -> bool:
+        """Return whether a fact stands here together with its file, its command or two more words of its line."""
+        if fact.kind == "quote":
+            return fact.key in self.text
+        found = list(self.records.get(fact.key, ()))
+        folder, _, name = fact.key.rpartition("/")
+        if fact.kind == "path" and folder and f"{folder}/" in self.text:  # written relative to a folder named elsewhere
+            found += self.records.get(name, ())
+        return any(_has_company(record, fact) for record in found)
+
+
+def _has_company(record: Record, fact: NeededFact) -> bool:
+    name = fact.key.rpartition("/")[2]
+    listed = fact.key in record.bare or (fact.key not in record.keys and name in record.bare)
+    words, files = words_of(record.rest) - fact.words, record.keys - record.bare
+    if fact.kind == "path" and not listed:
+        return bool(words)
+    return any(files & place.files or len(words & place.words) >= min(2, len(place.words)) for place in fact.places)
+
+
+# The baselines.
+
+
+def ledger_text(head: Sequence[Event], budget_tokens: int) -> str:
+    """Return a plain ledger: user text, files, commands, errors and todos, each newest first within a fifth of the room.
+
+    Room that a section does not need goes to those after it.
+    """
+    calls = [event for event in head if event.speaker == "call"]
+    todos = [event for event in calls if "todo" in event.tool.lower() or "plan" in event.tool.lower()][-1:]
+    sections = (
+        ("User", [event.text for event in head if event.speaker == "user"]),
+        ("Files", [f"{path}: {event.tool}" for event in calls for path in sorted(event.title_files)]),
+        ("Commands", [event.title for event in calls]),
+        ("Errors", [f"{event.title}: {event.text[:300]}" for event in head if event.failed]),
+        ("Todos", [line.text for event in todos for line in reversed(event.lines)]),
+    )
+    lines: list[str] = []
+    for number, (heading, entries) in enumerate(sections):
+        room = (budget_tokens - estimate("\n".join(lines), "features")) // (len(sections) - number)
+        kept = [heading]
+        for entry in dict.fromkeys(reversed(entries)):
+            short = " ".join(entry.split())[: room * 3]
+            room -= estimate(short, "features") + 2
+            if room < 0:
+                break
+            kept.append(f"- {short}")
+        lines += kept
+    return "\n".join(lines)
+
+
+def event_records(events: Iterable[Event]) -> Iterator[Record]:
+    """Yield the lines of events shown whole, each with its call."""
+    for event in events:
+        yield from (record_of(f"{event.title}\n{line.text}") for line in event.lines if line.keys)
+
+
+def newest(head: Sequence[Event], budget_tokens: int) -> Sequence[Event]:
+    """Return the newest events within that many tokens."""
+    for number, event in enumerate(reversed(head)):
+        budget_tokens -= estimate(event.text, "features")
+        if budget_tokens < 0:
+            return head[len(head) - number :]
+    return head
+
+
+class Bm25:
+    """BM25 over passages of fourteen lines, a result's under the call that it answers."""
+
+    def __init__(self, head: Iterable[Event]) -> None:
+        self.passages = [
+            "\n".join((event.title[:300], *(line.text[:400] for line in event.lines[start : start + 14])))
+            for event in head
+            for start in range(0, len(event.lines), 14)
+        ]
+        self.postings = defaultdict[str, dict[int, int]](dict)
+        self.lengths = []
+        for number, passage in enumerate(self.passages):
+            counts = Counter(self.terms(passage))
+            self.lengths.append(counts.total())
+            for term, count in counts.items():
+                self.postings[term][number] = count
+
+    @staticmethod
+    def terms(text: str) -> list[str]:
+        """Return the terms of a text, as often as they occur."""
+        return _WORD.findall(_HUMP.sub(" ", text).lower()) + re.findall(r"\w{3,}", text.lower())
+
+    def ask(self, query: str) -> str:
+        """Return the best passages within the size of a reply."""
+        scores = defaultdict[int, float](float)
+        mean = fmean(self.lengths or [1])
+        for term in dict.fromkeys(self.terms(query)):
+            found = self.postings.get(term, {})
+            weight = log(1 + (len(self.passages) - len(found) + 0.5) / (len(found) + 0.5))
+            for number, count in found.items():
+                damp = 1.2 * (0.25 + 0.75 * self.lengths[number] / mean)
+                scores[number] += weight * count * 2.2 / (count + damp)
+        room, reply = REPLY_TOKENS, []
+        for number in sorted(scores, key=lambda number: (-scores[number], -number)):
+            room -= estimate(self.passages[number], "features") + 2
+            if room < 0:
+                break
+            reply.append(self.passages[number])
+        return "\n\n".join(reply)
+
+
+# infold, through its public API.
+
+
+class Compacted(Struct, frozen=True):
+    """A session after its compactions: what its view says in place of the head, and the session for recall."""
+
+    text: str
+    session: Session
+
+
+def compact(messages: Sequence[Message], cuts: Sequence[int], budget_tokens: int) -> Compacted:
+    """Give a session these messages and compact it before each of the cuts, at last before the message that ends it.
+
+    The last cut may be the number of messages: then nothing is left but a synthetic request to go on.
+    """
+    policy = preset("infold")
+    summary = replace(policy.summary, size=tokens(budget_tokens), minimum_tokens=200, maximum_tokens=budget_tokens)
+    settings = SessionSettings(
+        window=10_000_000,
+        policy=replace(policy, auto=False, summary=summary),
+        format="openai-chat",
+        recall=True,
+        environ={},
+        now_ms=lambda: 0,
+    )
+    session = Session(open_store("memory"), "needed-later", settings)
+    end = UserMessage(MessageId("end"), (TextPart("Go on.", synthetic=True),))
+    numbers: list[int] = []
+    text = ""
+    for cut in cuts:
+        until = len(messages) if cut == cuts[-1] else cut + 1
+        for message in (*messages[len(numbers) : until], *((end,) if cut == cuts[-1] else ())):
+            numbers.append(session.log.next_sequence)
+            session.add([message])
+        session.compact(up_to=numbers[cut])
+    if session.log.checkpoint is not None:
+        text = session.log.checkpoint.text
+    return Compacted(text, session)
+
+
+def recall_of(session: Session) -> Callable[[str], str]:
+    """Return one call of the session's own recall."""
+
+    def ask(query: str) -> str:
+        try:
+            return session.recall(query, budget_tokens=REPLY_TOKENS)
+        except InfoldError:  # the words look like a handle
+            return ""
+
+    return ask
+
+
+def legal_cut(messages: Sequence[Message], share: float) -> int:
+    """Return the first place after that share of all tokens where no call is separated from its result."""
+    sizes = [sum(measure_message(message, "features")) for message in messages]
+    answered = {part.call_id: number for number, message in enumerate(messages) for part in results_of(message)}
+    seen = waits_until = 0
+    for number, message in enumerate(messages):
+        if seen >= share * sum(sizes) and number > waits_until and not results_of(message):
+            return number
+        seen += sizes[number]
+        waits_until = max([waits_until, *(answered.get(call.call_id, 0) for call in calls_of(message))])
+    return len(messages)
+
+
+# Measuring.
+
+
+class ScoredFact(Struct, frozen=True):
+    """A fact by its class, the ways that keep it in context, and the searches that find it, if they were asked."""
+
+    kind: Kind
+    key: str
+    result_only: bool
+    held: frozenset[str]
+    recalled: frozenset[str] | None = None
+
+
+class Measured(Struct, frozen=True):
+    """One cut of one session: its facts, and for each way its tokens and its share of bare lists."""
+
+    transcript: str
+    session: str
+    share: float
+    head_tokens: int
+    budget_tokens: int
+    facts: tuple[ScoredFact, ...]
+    tokens: dict[str, int]
+    lists: dict[str, float]
+
+
+def measure(
+    transcript: str, session: RecordedSession, common: frozenset[str] = frozenset(), *, quick: bool = False
+) -> Iterator[Measured]:
+    """Measure a session at each of its cuts; short histories and sessions without later calls have none."""
+    summaries = [compaction.summary for compaction in session.compactions if compaction.summary]
+    messages = without_summaries(session.messages, summaries)
+    if sum(sum(measure_message(message, "features")) for message in messages) < SHORTEST_TOKENS:
+        return
+    events = events_of(messages)
+    for share in CUT_SHARES[1:2] if quick else CUT_SHARES:
+        cut = legal_cut(messages, share)
+        head_tokens = sum(sum(measure_message(message, "features")) for message in messages[:cut])
+        facts = needed_facts(events, cut, always_shown=f"{session.system}\n{session.tools}", common=common)
+        if head_tokens >= SHORTEST_TOKENS and facts:
+            head = Head(messages[:cut], [event for event in events if event.sequence < cut], head_tokens)
+            yield _measure_cut(transcript, session.id, share, head, facts, (3,) if quick else COMPACTIONS)
+
+
+class Head(Struct, frozen=True):
+    """The history before a cut."""
+
+    messages: Sequence[Message]
+    events: Sequence[Event]
+    tokens: int
+
+    @property
+    def budget_tokens(self) -> int:
+        return max(LEAST_BUDGET_TOKENS, int(self.tokens * BUDGET_SHARE))
+
+
+def _measure_cut(
+    transcript: str,
+    session: str,
+    share: float,
+    head: Head,
+    facts: Sequence[NeededFact],
+    compactions: Sequence[int],
+) -> Measured:
+    texts: dict[str, str] = {}
+    asks: dict[str, Callable[[str], str]] = {}
+    for count in compactions:
+        steps = sorted({legal_cut(head.messages, number / count) for number in range(1, count)} | {len(head.messages)})
+        compacted = compact(head.messages, [step for step in steps if step > 0], head.budget_tokens)
+        texts[f"infold k={count}"] = compacted.text
+        asks["infold"] = recall_of(compacted.session)
+    tail_from = legal_cut(head.messages, 1 - min(TAIL_TOKENS / head.tokens, TAIL_SHARE))
+    with_tail = compact(head.messages, [tail_from], head.budget_tokens).text
+    texts["ledger"] = ledger_text(head.events, head.budget_tokens)
+    asks["ledger"] = Bm25(head.events).ask
+    shown = {way: Shown.of(records_of(text)) for way, text in texts.items()}
+    tail = [event for event in head.events if event.sequence >= tail_from]
+    last = newest(head.events, LAST_TOKENS)
+    shown["infold and tail"] = Shown.of((*records_of(with_tail), *event_records(tail)))
+    shown["last 20k"] = Shown.of(event_records(last))
+    sizes = {way: estimate(text, "features") for way, text in texts.items()}
+    sizes["infold and tail"] = sum(estimate(text, "features") for text in (with_tail, *(one.text for one in tail)))
+    sizes["last 20k"] = sum(estimate(event.text, "features") for event in last)
+    asked = set(evenly([fact.key for fact in facts if len(words_of(fact.query)) >= FEWEST_WORDS], MOST_ASKED))
+    scored = tuple(
+        ScoredFact(
+            fact.kind,
+            fact.key,
+            fact.result_only,
+            frozenset(way for way, view in shown.items() if view.holds(fact)),
+            frozenset(name for name, ask in asks.items() if found_by(ask, fact)) if fact.key in asked else None,
+        )
+        for fact in facts
+    )
+    lists = {way: round(list_share(text), 4) for way, text in texts.items()}
+    return Measured(transcript, session, share, head.tokens, head.budget_tokens, scored, sizes, lists)
+
+
+def found_by(ask: Callable[[str], str], fact: NeededFact) -> bool:
+    """Return whether one query with the words of its use brings a passage that has the fact."""
+    reply = ask(fact.query)
+    return Shown.of(record_of(_HANDLE.sub("", block)) for block in reply.split("\n\n")).holds(fact)
+
+
+def evenly(items: Sequence[str], most: int) -> list[str]:
+    """Return at most so many of the items, evenly spaced."""
+    return [items[number * len(items) // most] for number in range(most)] if len(items) > most else list(items)
+
+
+# Summing up.
+
+RESAMPLES, SEED = 1_000, 20_261
+FEWEST_FACTS = 5
+"""Transcripts with fewer facts count together as one, since one or two facts make no percentage."""
+
+WAYS = (*(f"infold k={count}" for count in COMPACTIONS), "infold and tail", "ledger", "last 20k")
+SEARCHES = {"infold": "infold recall", "ledger": "BM25"}
+
+
+class Score(Struct, frozen=True):
+    """A percentage: the mean over transcripts, the middle 95 % of resampled means, and its sample."""
+
+    mean: float
+    low: float
+    high: float
+    facts: int
+    transcripts: int
+
+
+class Row(Struct, frozen=True):
+    """One way: what it holds by class of fact, its share of the history and of the room, and of bare lists in it."""
+
+    way: str
+    scores: dict[str, Score]
+    of_history: float | None = None
+    of_room: float | None = None
+    name_lists: float | None = None
+
+
+class CorpusSummary(Struct, frozen=True):
+    """All rows of one corpus, and what they are based on."""
+
+    transcripts: int
+    cuts: int
+    facts: int
+    asked: int
+    history_tokens: int
+    rows: tuple[Row, ...]
+
+
+Test: TypeAlias = Callable[[ScoredFact], bool]
+CLASSES: dict[str, Test] = {
+    "needed": lambda _: True,
+    "result-only": lambda fact: fact.result_only,
+    "path": lambda fact: fact.kind == "path",
+    "identifier": lambda fact: fact.kind == "identifier",
+    "number": lambda fact: fact.kind == "number",
+    "quote": lambda fact: fact.kind == "quote",
+}
+
+
+def summarise(measured: Sequence[Measured]) -> CorpusSummary:
+    """Return the rows of these measurements: what is in context, what recall finds, and both together."""
+    facts = [fact for one in measured for fact in one.facts]
+    present = [way for way in WAYS if any(way in one.tokens for one in measured)]
+    rows = [_way_row(way, measured) for way in present]
+    for search, title in SEARCHES.items():
+        context = "ledger" if search == "ledger" else next(way for way in reversed(present) if "k=" in way)
+        alone, added = (partial(_is_kept, search=search, way=way) for way in ("", context))
+        rows.append(Row(title, _scores(measured, alone, _is_asked)))
+        rows.append(Row(f"{context} or {title}", _scores(measured, added, _is_asked)))
+    return CorpusSummary(
+        transcripts=len({one.transcript for one in measured}),
+        cuts=len(measured),
+        facts=len(facts),
+        asked=sum(map(_is_asked, facts)),
+        history_tokens=sum(one.head_tokens for one in measured),
+        rows=tuple(rows),
+    )
+
+
+def _is_asked(fact: ScoredFact) -> bool:
+    return fact.recalled is not None
+
+
+def _is_kept(fact: ScoredFact, *, search: str, way: str) -> bool:
+    return way in fact.held or search in (fact.recalled or ())
+
+
+def _way_row(way: str, measured: Sequence[Measured]) -> Row:
+    tokens_used = sum(one.tokens[way] for one in measured)
+    is_limited = way in measured[0].lists
+    return Row(
+        way,
+        _scores(measured, lambda fact: way in fact.held),
+        round(100 * tokens_used / sum(one.head_tokens for one in measured), 1),
+        round(100 * tokens_used / sum(one.budget_tokens for one in measured), 1) if is_limited else None,
+        round(100 * fmean(one.lists[way] for one in measured), 1) if is_limited else None,
+    )
+
+
+def _scores(measured: Sequence[Measured], kept: Test, among: Test = lambda _: True) -> dict[str, Score]:
+    scores = {}
+    for name, belongs in CLASSES.items():
+        by_transcript = defaultdict[str, list[bool]](list)
+        for one in measured:
+            by_transcript[one.transcript] += [kept(fact) for fact in one.facts if belongs(fact) and among(fact)]
+        verdicts = [found for found in by_transcript.values() if found]
+        if verdicts:
+            scores[name] = score(verdicts)
+    return scores
+
+
+def score(transcripts: Sequence[Sequence[bool]]) -> Score:
+    """Return the mean share over transcripts and its bootstrap interval; the same each time."""
+    small = [verdict for verdicts in transcripts if len(verdicts) < FEWEST_FACTS for verdict in verdicts]
+    groups = [verdicts for verdicts in transcripts if len(verdicts) >= FEWEST_FACTS] + ([small] if small else [])
+    shares = [100 * fmean(verdicts) for verdicts in groups]
+    chance = Random(SEED)
+    means = sorted(fmean(chance.choices(shares, k=len(shares))) for _ in range(RESAMPLES))
+    low, high = means[RESAMPLES * 25 // 1_000], means[RESAMPLES * 975 // 1_000 - 1]
+    facts = sum(map(len, transcripts))
+    return Score(round(fmean(shares), 1), round(low, 1), round(high, 1), facts, len(transcripts))
+
+
+def render(corpus: str, summary: CorpusSummary) -> str:
+    """Return the rows of one corpus as a plain-text table."""
+    heading = f"{'':34}" + "".join(f"{name:>20}" for name in CLASSES) + f"{'of history':>12}{'of room':>9}{'lists':>7}"
+    rows = [
+        f"{row.way:34}" + "".join(_cell(row.scores.get(name)) for name in CLASSES) + _sizes(row) for row in summary.rows
+    ]
+    ground = (
+        f"{corpus}: {summary.transcripts} transcripts, {summary.cuts} cuts, {summary.history_tokens:,} tokens of history, "
+        f"{summary.facts:,} facts needed later, recall asked for {summary.asked:,}"
+    )
+    return "\n".join((ground, heading, *rows)) + "\n"
+
+
+def _cell(found: Score | None) -> str:
+    text = "–" if found is None else f"{found.mean:.0f} [{found.low:.0f}–{found.high:.0f}] ({found.facts})"
+    return f"{text:>20}"
+
+
+def _sizes(row: Row) -> str:
+    shares = zip((row.of_history, row.of_room, row.name_lists), (12, 9, 7), strict=True)
+    return "".join(f"{'' if share is None else f'{share:.1f}%':>{width}}" for share, width in shares)
+
+
+# The command.
+
+
+FEWEST_AGENTS = 3
+"""A token in transcripts of so many agents is general knowledge, such as `/dev/null` or `package.json`."""
+
+
+class _Task(Struct, frozen=True):
+    path: Path
+    common: frozenset[str]
+    quick: bool
+
+
+def measure_file(task: _Task) -> tuple[Measured, ...] | str:
+    """Measure every session of a file; return what is wrong with it if it cannot be read."""
+    try:
+        sessions = read_transcript(task.path).sessions
+    except (InfoldError, OSError) as error:
+        return f"{task.path.name}: {error}"
+    name = f"{task.path.parent.name}/{task.path.name}"
+    return tuple(one for session in sessions for one in measure(name, session, task.common, quick=task.quick))
+
+
+def keys_in_file(path: Path) -> frozenset[str]:
+    """Return all that the sessions of a file show; nothing if it cannot be read."""
+    try:
+        sessions = read_transcript(path).sessions
+    except (InfoldError, OSError):
+        return frozenset()
+    return frozenset().union(*(event.keys for session in sessions for event in events_of(session.messages)))
+
+
+def measure_corpus(corpus: Path, *, quick: bool, jobs: int) -> list[Measured]:
+    """Measure the transcripts of a folder, or every third of them; one that cannot be read is reported."""
+    paths = sorted(path for path in corpus.rglob("*") if path.suffix in (".gz", ".json", ".jsonl") and path.is_file())
+    paths = [path for path in paths if path.name != "MANIFEST.json"]
+    measured: list[Measured] = []
+    with ProcessPoolExecutor(max_workers=jobs) as pool:
+        agents = defaultdict[str, set[str]](set)
+        for path, keys in zip(paths, pool.map(keys_in_file, paths), strict=True):
+            agents[path.parent.name] |= keys
+        counts = Counter(key for keys in agents.values() for key in keys)
+        common = frozenset(key for key, count in counts.items() if count >= FEWEST_AGENTS)
+        for found in pool.map(measure_file, [_Task(path, common, quick) for path in (paths[::3] if quick else paths)]):
+            if isinstance(found, str):
+                print(found, file=sys.stderr)
+            else:
+                measured += found
+    return measured
+
+
+def main() -> None:
+    """Measure, print, and keep the figures if asked to."""
+    parser = argparse.ArgumentParser(description="measure whether what was needed later is kept")
+    add_corpus_option(parser)
+    parser.add_argument("--quick", action="store_true", help="every third transcript, one cut, three compactions")
+    parser.add_argument("--jobs", type=int, default=2, help="processes (default 2)")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of tables")
+    parser.add_argument("--write", action="store_true", help="write results/needed_later.json and .txt")
+    options = parser.parse_args()
+    corpora = {"shared corpus": options.corpus, "invented corpus": INVENTED}
+    found = {
+        name: summarise(measured)
+        for name, folder in corpora.items()
+        if (measured := measure_corpus(folder, quick=options.quick, jobs=options.jobs))
+    }
+    note = "per cent of facts, mean over transcripts [95 % of 1,000 resamples] (facts)"
+    text = note + "\n\n" + "\n".join(render(name, summary) for name, summary in found.items())
+    if options.write:
+        write(text, to_builtins(found))
+    print(json.dumps(to_builtins(found), indent=1) if options.json else text)
+
+
+def write(text: str, figures: dict[str, object]) -> None:
+    """Write the figures with machine, commit and command."""
+    commit = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], check=True, capture_output=True, text=True, cwd=REPOSITORY
+    ).stdout.strip()
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    record = {"command": "python benchmarks/needed_later.py --write", "commit": commit, "machine": machine, **figures}
+    (RESULTS / "needed_later.json").write_text(json.dumps(record, indent=1) + "\n", "utf-8")
+    (RESULTS / "needed_later.txt").write_text(f"{machine}, commit {commit}\n{text}", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
