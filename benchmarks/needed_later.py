@@ -22,6 +22,7 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from functools import partial
 from math import log
 from pathlib import Path
@@ -74,7 +75,7 @@ TAIL_TOKENS, TAIL_SHARE = 8_000, 0.25
 
 LAST_TOKENS = 20_000
 REPLY_TOKENS = 2_000
-MOST_ASKED = 24
+MOST_ASKED = 40
 """Facts for which recall is asked at one cut, evenly spaced over those that can be asked for."""
 
 FEWEST_WORDS = 3
@@ -85,31 +86,35 @@ FEWEST_WORDS = 3
 
 
 def ledger_text(head: Sequence[Event], budget_tokens: int) -> str:
-    """Return a plain ledger: user text, files, commands, errors and todos, each newest first within a fifth of the room.
+    """Return a plain ledger: user text, files, commands, errors and todos, each newest first.
 
-    Room that a section does not need goes to those after it.
+    Every section gets a fifth of the room; what is left over goes to the sections in order.
     """
     calls = [event for event in head if event.speaker == "call"]
     todos = [event for event in calls if "todo" in event.tool.lower() or "plan" in event.tool.lower()][-1:]
-    sections = (
-        ("User", [event.text for event in head if event.speaker == "user"]),
-        ("Files", [f"{path}: {event.tool}" for event in calls for path in sorted(event.title_files)]),
-        ("Commands", [event.title for event in calls]),
-        ("Errors", [f"{event.title}: {event.text[:300]}" for event in head if event.failed]),
-        ("Todos", [line.text for event in todos for line in reversed(event.lines)]),
-    )
-    lines: list[str] = []
-    for number, (heading, entries) in enumerate(sections):
-        room = (budget_tokens - estimate("\n".join(lines), "features")) // (len(sections) - number)
-        kept = [heading]
-        for entry in dict.fromkeys(reversed(entries)):
-            short = " ".join(entry.split())[: room * 3]
-            room -= estimate(short, "features") + 2
-            if room < 0:
-                break
-            kept.append(f"- {short}")
-        lines += kept
-    return "\n".join(lines)
+    sections = {
+        "User": [event.text for event in head if event.speaker == "user"],
+        "Files": [f"{path}: {event.tool}" for event in calls for path in sorted(event.title_files)],
+        "Commands": [event.title for event in calls],
+        "Errors": [f"{event.title}: {event.text[:300]}" for event in head if event.failed],
+        "Todos": [line.text for event in todos for line in reversed(event.lines)],
+    }
+    waiting = {
+        name: list(dict.fromkeys(" ".join(entry.split()) for entry in found)) for name, found in sections.items()
+    }
+    lines: dict[str, list[str]] = {name: [name] for name in sections}
+    left = budget_tokens - estimate("\n".join(sections), "features")
+    for share in (5, 1):
+        for name, entries in waiting.items():
+            room = left if share == 1 else min(left, budget_tokens // share)
+            while entries and room > 0:
+                short = entries.pop()[: room * 3]
+                size = estimate(short, "features") + 2
+                if size <= room:
+                    lines[name].append(f"- {short}")
+                    left -= size
+                room -= size
+    return "\n".join(line for found in lines.values() for line in found)
 
 
 def event_records(events: Iterable[Event]) -> Iterator[Record]:
@@ -194,28 +199,20 @@ def compact(messages: Sequence[Message], cuts: Sequence[int], budget_tokens: int
         now_ms=lambda: 0,
     )
     session = Session(open_store("memory"), "needed-later", settings)
-    end = UserMessage(MessageId("end"), (TextPart("Go on.", synthetic=True),))
     numbers: list[int] = []
-    text = ""
-    for cut in cuts:
-        until = len(messages) if cut == cuts[-1] else cut + 1
-        for message in (*messages[len(numbers) : until], *((end,) if cut == cuts[-1] else ())):
+
+    def add(some: Iterable[Message]) -> None:
+        for message in some:
             numbers.append(session.log.next_sequence)
             session.add([message])
-        if cut == cuts[-1] or can_fold(session, numbers[cut]):
+
+    for cut in cuts[:-1]:
+        add(messages[len(numbers) : cut + 1])
+        with suppress(UsageError):  # there may be no place for a cut since the one before
             session.compact(up_to=numbers[cut])
-    if session.log.checkpoint is not None:
-        text = session.log.checkpoint.text
-    return Compacted(text, session)
-
-
-def can_fold(session: Session, up_to: int) -> bool:
-    """Return whether anything can be folded before a message: parallel calls may not leave a place for a cut."""
-    try:
-        session.preview(up_to=up_to)
-    except UsageError:
-        return False
-    return True
+    add((*messages[len(numbers) :], UserMessage(MessageId("end"), (TextPart("Go on.", synthetic=True),))))
+    session.compact(up_to=numbers[cuts[-1]])
+    return Compacted("" if session.log.checkpoint is None else session.log.checkpoint.text, session)
 
 
 def recall_of(session: Session) -> Callable[[str], str]:
@@ -278,8 +275,8 @@ def measure(
     if sum(sum(measure_message(message, "features")) for message in messages) < SHORTEST_TOKENS:
         return
     events = events_of(messages)
-    for share in CUT_SHARES[1:2] if quick else CUT_SHARES:
-        cut = legal_cut(messages, share)
+    cuts = {legal_cut(messages, share): share for share in (CUT_SHARES[1:2] if quick else CUT_SHARES)}
+    for cut, share in cuts.items():
         head_tokens = sum(sum(measure_message(message, "features")) for message in messages[:cut])
         facts = needed_facts(events, cut, always_shown=f"{session.system}\n{session.tools}", common=common)
         if head_tokens >= SHORTEST_TOKENS and facts:

@@ -19,6 +19,7 @@ from infold.core.messages import (
     ToolResultPart,
     UserMessage,
 )
+from infold.core.tokens import estimate
 from infold.transcripts.record import RecordedSession
 
 _ids = count()
@@ -222,6 +223,7 @@ def history() -> tuple[Message, ...]:
     return (*user("Port the feed."), *(message for one in (*steps, *uses) for message in one))
 
 
+@pytest.mark.slow
 def test_infold_and_the_baselines_are_measured() -> None:
     """One session gives a measurement for each cut that has facts, with every way, its size and its searches."""
     measured = list(measure("t", RecordedSession("s", history())))
@@ -233,6 +235,7 @@ def test_infold_and_the_baselines_are_measured() -> None:
         assert any(fact.recalled for fact in one.facts)
 
 
+@pytest.mark.slow
 def test_measurement_is_deterministic() -> None:
     """The same session gives the same figures."""
     session = RecordedSession("s", history())
@@ -245,6 +248,7 @@ def test_short_session_is_not_measured() -> None:
     assert list(measure("t", RecordedSession("s", READ))) == []
 
 
+@pytest.mark.slow
 def test_session_is_folded_and_recalled() -> None:
     """Everything before the cut is folded into the checkpoint, within its budget, and recall finds it."""
     messages = history()
@@ -269,10 +273,11 @@ def test_cut_separates_no_call_from_its_result() -> None:
 def test_ledger_has_its_sections_within_the_room() -> None:
     """The plain ledger lists user text, files and commands, newest first."""
     head = Head((), events_of(history()), 10_000)
-    text = ledger_text(head.events, 500)
+    text = ledger_text(head.events, 300)
 
     assert text.index("User") < text.index("- Port the feed.") < text.index("Files") < text.index("src/q3.py")
     assert "src/p0.py" not in text
+    assert 200 < estimate(text, "features") <= 300
 
 
 def test_score_is_a_mean_over_transcripts() -> None:
