@@ -74,7 +74,7 @@ def tokens_in(line: str, files: frozenset[str] = frozenset()) -> Iterator[Token]
                 yield from (Token("identifier", name, name) for name in _NAME.findall(written) if is_marked(name))
     for match in _QUOTED.finditer(line):
         text = next(filter(None, match.groups()))
-        if text == text.strip() and len(re.findall(r"[^\W\d_]{2,}", text)) >= 3:
+        if text == text.strip() and sum(any(map(str.isalpha, word)) for word in text.split()) >= 3:
             yield Token("quote", " ".join(text.split()), text)
 
 

@@ -109,7 +109,7 @@ def ledger_text(head: Sequence[Event], budget_tokens: int) -> str:
             room = left if share == 1 else min(left, budget_tokens // share)
             while entries and room > 0:
                 short = entries.pop()[: room * 3]
-                size = estimate(short, "features") + 2
+                size = estimate(f"- {short}\n", "features") + 1
                 if size <= room:
                     lines[name].append(f"- {short}")
                     left -= size

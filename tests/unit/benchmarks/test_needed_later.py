@@ -76,6 +76,7 @@ def fact_of_result() -> NeededFact:
         ("the port is 8123", "open port 8123", {"8123"}),
         ("the port is 8,123", "open port 8123", {"8123"}),
         ('print "no such feed found"', 'raise "no such feed found"', {"no such feed found"}),
+        ('from "./feed-of-kites.js"', 'import "./feed-of-kites.js"', set()),
         ("a plain sentence about loading", "a plain sentence about loading", set()),
         ("the ports are 12 and 8000", "open ports 12 and 8000", set()),
         ("the port is 8123", "sleep 8123", set()),
