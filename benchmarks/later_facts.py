@@ -313,8 +313,9 @@ def query_of(token: Token, event: Event, number: int) -> str:
 # Texts in which a fact may stand.
 
 HANDLE = re.compile(r"\[\d+\.\d+\]")
-_ITEM = r"[^\s,;|、，]+"
-_NAME_LIST = re.compile(rf"(?:{_ITEM}\s*[,;|、，]\s*){{3,}}{_ITEM}")
+_BREAK = r"\s,;|、，"
+_ITEM = rf"[\"'`]?[^{_BREAK}\"'`{{}}=<>]++[\"'`]?"
+_NAME_LIST = re.compile(rf"(?<![^{_BREAK}])(?:{_ITEM}\s*[,;|、，]\s*){{3,}}{_ITEM}")
 _BULLET = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+")
 
 

@@ -524,6 +524,8 @@ def measure_corpus(corpus: Path, *, quick: bool, jobs: int) -> list[Measured]:
     """Measure the transcripts of a folder, or every third of them; one that cannot be read is reported."""
     paths = sorted(path for path in corpus.rglob("*") if path.suffix in (".gz", ".json", ".jsonl") and path.is_file())
     paths = [path for path in paths if path.name != "MANIFEST.json"]
+    if not paths:
+        print(f"no transcripts in {corpus}: set INFOLD_CORPUS or pass --corpus", file=sys.stderr)
     measured: list[Measured] = []
     with ProcessPoolExecutor(max_workers=jobs) as pool:
         agents = defaultdict[str, set[str]](set)

@@ -198,6 +198,23 @@ def test_list_share() -> None:
     assert 0.5 < list_share("src/x.py: load_feed, retry_limit, other_name, last_name") < 0.9
 
 
+def test_json_is_no_list_of_names() -> None:
+    """Quoted names are a list, the fields of an object are not; a long line costs no more than its length."""
+    assert list_share("names: 'load_feed', 'retry_limit', 'other_name', 'last_name'") > 0.5
+    assert list_share('the feed says {"load_feed":1,"retry_limit":2,"other_name":3,"last_name":4} in all') == 0
+    assert list_share("ab1" * 40_000 + " is long") == 0
+
+
+@pytest.mark.parametrize(
+    "arguments", ["", "null", "[]", '{"path": null}', '{"a": [true, 12.5, {}]}', "{broken load_feed"]
+)
+def test_odd_arguments_are_read(arguments: str) -> None:
+    """Arguments that are no object, or no JSON, are text."""
+    call = AssistantMessage(_id(), (ToolCallPart("odd", "bash", arguments),))
+
+    assert set(needed(READ, (call,))) == ({"load_feed"} if "load_feed" in arguments else set())
+
+
 def test_query_has_the_words_of_the_use_without_the_token() -> None:
     """Recall is asked with the later call: its file and the lines around, never with the fact or its path."""
     use = step(
