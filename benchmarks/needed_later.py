@@ -320,9 +320,11 @@ def _measure_cut(
     last = newest(head.events, LAST_TOKENS)
     shown["infold and tail"] = Shown.of((*records_of(with_tail), *event_records(tail)))
     shown["last 20k"] = Shown.of(event_records(last))
+    shown["whole history"] = Shown.of(event_records(head.events))
     sizes = {way: estimate(text, "features") for way, text in texts.items()}
     sizes["infold and tail"] = sum(estimate(text, "features") for text in (with_tail, *(one.text for one in tail)))
     sizes["last 20k"] = sum(estimate(event.text, "features") for event in last)
+    sizes["whole history"] = head.tokens
     asked = set(evenly([fact.key for fact in facts if len(words_of(fact.query)) >= FEWEST_WORDS], MOST_ASKED))
     scored = tuple(
         ScoredFact(
@@ -355,7 +357,7 @@ RESAMPLES, SEED = 1_000, 20_261
 FEWEST_FACTS = 5
 """Transcripts with fewer facts count together as one, since one or two facts make no percentage."""
 
-WAYS = (*(f"infold k={count}" for count in COMPACTIONS), "infold and tail", "ledger", "last 20k")
+WAYS = (*(f"infold k={count}" for count in COMPACTIONS), "infold and tail", "ledger", "last 20k", "whole history")
 SEARCHES = {"infold": "infold recall", "ledger": "BM25"}
 
 
