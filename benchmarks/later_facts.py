@@ -37,7 +37,7 @@ Speaker: TypeAlias = Literal["user", "agent", "call", "result", "system"]
 _CANDIDATE = re.compile(
     r"(?P<path>~?(?:[\w.@+-]*/)+[\w.@+-]*\w)"
     r"|(?P<dotted>[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)+)"
-    r"|(?P<number>(?<![\w.,])\d[\d,]*(?:\.\d+)?(?![\w]))"
+    r"|(?P<number>(?<![\w.,])(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?!\w))"
     r"|(?P<name>[A-Za-z0-9_]{5,})",
     re.ASCII,
 )
@@ -67,7 +67,7 @@ def tokens_in(line: str, files: frozenset[str] = frozenset()) -> Iterator[Token]
             case "dotted" if written in files:
                 yield Token("path", written, written)
             case "number":
-                digits = written.replace(",", "").rstrip(".")
+                digits = written.replace(",", "")
                 if sum(map(str.isdigit, digits)) >= 3 and not digits.endswith("0"):
                     yield Token("number", digits, written)
             case _:

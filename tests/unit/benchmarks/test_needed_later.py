@@ -86,6 +86,7 @@ def fact_of_result() -> NeededFact:
         ("set MAXIMUM", "MAXIMUM", {"MAXIMUM"}),
         ("the port is 8123", "open port 8123", {"8123"}),
         ("the port is 8,123", "open port 8123", {"8123"}),
+        ("the hunk is 113,27", "the hunk is 113,27", {"113"}),
         ('print "no such feed found"', 'raise "no such feed found"', {"no such feed found"}),
         ('from "./feed-of-kites.js"', 'import "./feed-of-kites.js"', set()),
         ("a plain sentence about loading", "a plain sentence about loading", set()),
