@@ -469,7 +469,7 @@ def score(transcripts: Sequence[Sequence[bool]]) -> Score:
 
 def render(corpus: str, summary: CorpusSummary) -> str:
     """Return the rows of one corpus as a plain-text table."""
-    heading = f"{'':34}" + "".join(f"{name:>20}" for name in CLASSES) + f"{'of history':>12}{'of room':>9}{'lists':>7}"
+    heading = f"{'':34}" + "".join(f"{name:>22}" for name in CLASSES) + f"{'of history':>12}{'of room':>9}{'lists':>7}"
     rows = [
         f"{row.way:34}" + "".join(_cell(row.scores.get(name)) for name in CLASSES) + _sizes(row) for row in summary.rows
     ]
@@ -482,7 +482,7 @@ def render(corpus: str, summary: CorpusSummary) -> str:
 
 def _cell(found: Score | None) -> str:
     text = "–" if found is None else f"{found.mean:.0f} [{found.low:.0f}–{found.high:.0f}] ({found.facts})"
-    return f"{text:>20}"
+    return f"{text:>22}"
 
 
 def _sizes(row: Row) -> str:
