@@ -423,13 +423,13 @@ def test_openais_compaction_is_sent_with_the_ledger(tmp_path: Path) -> None:
         inner = openai.OpenAI(base_url=f"{server.url}/v1", api_key="k", max_retries=0)
         settings = SessionSettings(window=WINDOW, native="always", on_event=events.append)
         client = wrap(inner, settings, store=store, session="s")
-        for _ in range(90):
+        for _ in range(32):
             reply = client.responses.create(
                 model="gpt-5.4", input=items, tools=tools, store=False, include=["reasoning.encrypted_content"]
             )
             items += [item.model_dump(mode="json", exclude_none=True) for item in reply.output]
             called = next(item for item in items[::-1] if item["type"] == "function_call")
-            output = printed(called["arguments"])
+            output = printed(called["arguments"]) * 3
             items.append({"type": "function_call_output", "call_id": called["call_id"], "output": output})
         bodies = [request.body for request in server.requests if not request.path.endswith("/compact")]
         compacts = [request.body for request in server.requests if request.path.endswith("/compact")]
