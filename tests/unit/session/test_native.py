@@ -111,3 +111,38 @@ def test_a_wrong_value_is_refused() -> None:
     """B16: with the values that may be given."""
     with pytest.raises(UsageError, match="give 'auto', 'always' or 'never'"):
         SessionSettings(model=MODEL, native="sometimes")  # type: ignore[arg-type]
+
+
+def test_openais_compaction_is_counted_and_undone() -> None:
+    """B42: a sealed item needs no text; it is in the cost, and undo removes it and brings back the whole list."""
+    sealed = {"type": "compaction", "id": "c", "encrypted_content": "x" * 200}
+    reply = {"output": [sealed], "usage": {"input_tokens": 900, "output_tokens": 70}}
+    provider, events = Provider(reply), list[Event]()
+    settings = SessionSettings(
+        model="gpt-5.4",
+        window=20_000,
+        format="openai-responses",
+        summariser=provider,
+        native="always",
+        offers_native=True,
+        on_event=events.append,
+    )
+    session = Session(open_store("memory"), "s", settings)
+    items: list[Any] = []
+    for turn in range(6):
+        items.append({"role": "user", "content": f"Port part {turn} of src/feed.py. " + "Mind the ferry times. " * 60})
+        session.prepare(items)
+        said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": f"Part {turn}."}]}
+        session.record({"output": [said], "status": "completed"})
+        items.append(said)
+    ready = session.compact()
+
+    assert sealed in ready.messages
+    assert "Port part 0" in str(ready.messages[1:])
+    fold = next(event for event in events if isinstance(event, Compacted))
+    assert (fold.native, fold.summariser, fold.faults) == (True, "gpt-5.4", ())
+    assert fold.cost > 0
+    assert session.log.checkpoint_size.measure >= 70
+    session.undo()
+    items.append({"role": "user", "content": "And now?"})
+    assert session.prepare(items).messages == items
