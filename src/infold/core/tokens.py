@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, TypeVar, assert_never
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from infold.core import weights
 from infold.core.messages import (
@@ -302,7 +302,7 @@ class Calibration(Struct, frozen=True):
     """Factors from an estimate to the provider's tokens, by kind of content, learned from its reports.
 
     `wide_reports` counts reports on text outside ASCII, `material_reports` those on code and data, for which other text is
-    a poor guide.
+    a poor guide. What older versions stored has no such count, and is stored again without one.
     """
 
     prose: float = 1.0
@@ -310,7 +310,12 @@ class Calibration(Struct, frozen=True):
     wide: float = 1.0
     reports: int = 0
     wide_reports: int = 0
-    material_reports: int = 0
+    material_reports: int | UnsetType = UNSET
+
+    @property
+    def reports_on_material(self) -> int:
+        """How many reports were on code and data."""
+        return 0 if isinstance(self.material_reports, UnsetType) else self.material_reports
 
     def apply(self, size: Size) -> int:
         """Return the corrected estimate of a size."""
@@ -336,7 +341,7 @@ class Calibration(Struct, frozen=True):
             wide=_within_span(self.wide + step * size.wide),
             reports=self.reports + 1,
             wide_reports=self.wide_reports + (size.wide >= LEAST_TAUGHT_TOKENS),
-            material_reports=self.material_reports + (size.material >= LEAST_TAUGHT_TOKENS),
+            material_reports=self.reports_on_material + (size.material >= LEAST_TAUGHT_TOKENS),
         )
 
 
