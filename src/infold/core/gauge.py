@@ -187,7 +187,8 @@ def bound_of(log: Log, inputs: PlanInputs) -> float:
     if not inputs.recovers:
         unreported = log.size.plus(log.checkpoint_size) if log.baseline is None else log.size.minus(log.baseline.size)
         own = bound_after(inputs.bound, calibration.reports)
-        material = bound_after(inputs.bound, calibration.reports_on_material)
+        taught = calibration.material_reports
+        material = bound_after(inputs.bound, taught if isinstance(taught, int) else 0)
         wide = bound_after(inputs.wide_bound or inputs.bound, calibration.wide_reports)
         shares = (
             min(1.0, max(0, part) / max(1, unreported.measure)) for part in (unreported.material, unreported.wide)

@@ -312,11 +312,6 @@ class Calibration(Struct, frozen=True):
     wide_reports: int = 0
     material_reports: int | UnsetType = UNSET
 
-    @property
-    def reports_on_material(self) -> int:
-        """How many reports were on code and data."""
-        return 0 if isinstance(self.material_reports, UnsetType) else self.material_reports
-
     def apply(self, size: Size) -> int:
         """Return the corrected estimate of a size."""
         return round(self.prose * size.prose + self.material * size.material + self.wide * size.wide)
@@ -335,13 +330,14 @@ class Calibration(Struct, frozen=True):
             return self
         error = reported_tokens - self.apply(size)
         step = LEARNING_RATE * error / power if abs(error) > size.loose else 0.0
+        taught = 0 if isinstance(self.material_reports, UnsetType) else self.material_reports
         return Calibration(
             prose=_within_span(self.prose + step * size.prose),
             material=_within_span(self.material + step * size.material),
             wide=_within_span(self.wide + step * size.wide),
             reports=self.reports + 1,
             wide_reports=self.wide_reports + (size.wide >= LEAST_TAUGHT_TOKENS),
-            material_reports=self.reports_on_material + (size.material >= LEAST_TAUGHT_TOKENS),
+            material_reports=taught + (size.material >= LEAST_TAUGHT_TOKENS),
         )
 
 
