@@ -228,8 +228,9 @@ def test_an_idle_page_does_not_grow_stale(page: Page, begun: Begun) -> None:
     """While the server only says that it is there, the page is fetched anew each minute: what was just now is so no longer."""
     _, address = begun(1)
     page.clock.install()
-    page.goto(address)
-    expect(page.locator("#line")).to_have_text("live")
+    with page.expect_request(lambda request: request.resource_type == "fetch"):  # once the server watches the session
+        page.goto(address)
+    page.wait_for_function("!isFetching")
     alive = "source.dispatchEvent(new MessageEvent('still-here', { data: '{}' }))"
     page.clock.fast_forward(30_000)
     page.evaluate(alive)

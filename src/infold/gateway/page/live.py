@@ -48,13 +48,17 @@ async def stream_updates(
     key: SessionKey | None = None,
     pace: Pace = Pace(),  # noqa: B008
 ) -> AsyncIterator[str]:
-    """Yield what happens from now on, in one session or in all, until the hub is closed or the store fails."""
+    """Yield what happens from now on, in one session or in all, until the hub is closed or the store fails.
+
+    The first update covers what changed between the page's rendering and the first poll, which nothing else reports.
+    """
     yield OPENING
     events = hub.subscribe()
     coming = asyncio.ensure_future(_next(events))
     clock, quiet_since = asyncio.get_running_loop(), asyncio.get_running_loop().time()
     try:
         seen = await asyncio.to_thread(_poll, store, key, None)
+        yield _encode(Update("" if key is None else key.session_id, GROWN))
         while True:
             await asyncio.wait({coming}, timeout=pace.poll_seconds)
             lines: list[str] = []

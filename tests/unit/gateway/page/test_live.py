@@ -21,6 +21,8 @@ from .page_client import EventList
 DONE = Compacted("ferry-42", 9, 900, 100, "manual")
 OTHER = Restored("another", 3, 50)
 PIECE = SummaryProgressed("ferry-42", "All is ")
+BEGUN = 'data: {"session":"ferry-42","event":"grown"}\n\n'
+BEGUN_LIST = 'data: {"session":"","event":"grown"}\n\n'
 AT_ONCE = Pace(poll_seconds=0.001, heartbeat_seconds=0.0)
 
 
@@ -72,11 +74,13 @@ def test_events_are_told_until_the_feed_ends() -> None:
 
     assert updates(stored(user("a")), hub, KEY) == [
         OPENING,
+        BEGUN,
         'data: {"session":"ferry-42","event":"summary-progressed","text":"All is "}\n\n',
         'data: {"session":"ferry-42","event":"session.compacted"}\n\n',
     ]
     assert [line[:60] for line in updates(stored(user("a")), hub, None)] == [
         OPENING,
+        BEGUN_LIST,
         'data: {"session":"another","event":"restored"}\n\n',
         'data: {"session":"ferry-42","event":"session.compacted"}\n\n',
     ]
@@ -100,8 +104,9 @@ def test_growth_is_noticed_without_an_event(key: SessionKey | None) -> None:
     """A reply that was recorded is no event; whoever wrote it, the page hears that the session grew."""
     store = stored(user("a"), store=Growing())
 
-    assert updates(store, Silent(), key, most=2, pace=Pace(0.001, 99)) == [
+    assert updates(store, Silent(), key, most=3, pace=Pace(0.001, 99)) == [
         OPENING,
+        BEGUN if key else BEGUN_LIST,
         'data: {"session":"ferry-42","event":"grown"}\n\n',
     ]
 
@@ -110,7 +115,7 @@ def test_the_line_is_kept_alive() -> None:
     """Without news a comment is sent; when the page goes, nobody listens to the feed any more."""
     hub = Silent()
 
-    assert updates(stored(user("a")), hub, KEY, most=3, pace=AT_ONCE) == [OPENING, HEARTBEAT, HEARTBEAT]
+    assert updates(stored(user("a")), hub, KEY, most=4, pace=AT_ONCE) == [OPENING, BEGUN, HEARTBEAT, HEARTBEAT]
     assert hub.is_left
 
 
@@ -150,10 +155,16 @@ def test_a_session_that_is_gone_is_told_once(others: int) -> None:
     for number in range(others):
         stored(user("a"), key=SessionKey("", SessionId(f"older {number}")), store=store)
     stored(user("a"), store=store)
-    gone = 'data: {"session":"ferry-42","event":"grown"}\n\n'
+    gone = BEGUN
 
-    assert updates(store, Silent(), KEY, most=3, pace=AT_ONCE) == [OPENING, gone, HEARTBEAT]
-    assert updates(store, Silent(), SessionKey("", SessionId("never")), most=2, pace=AT_ONCE) == [OPENING, HEARTBEAT]
+    assert updates(store, Silent(), KEY, most=4, pace=AT_ONCE) == [OPENING, BEGUN, gone, HEARTBEAT]
+    lines = updates(store, Silent(), SessionKey("", SessionId("never")), most=3, pace=AT_ONCE)
+    assert lines == [OPENING, BEGUN.replace("ferry-42", "never"), HEARTBEAT]
+
+
+def test_a_change_before_the_first_poll_is_not_missed() -> None:
+    """B28: what changed after the page was rendered is fetched once the first poll is done, whatever that poll found."""
+    assert updates(MemoryStore(), Silent(), KEY, most=2) == [OPENING, BEGUN]
 
 
 def test_news_is_for_whom_it_concerns() -> None:
