@@ -31,14 +31,20 @@ Fault: TypeAlias = Literal[
     "language",
     "too-large",
     "invented",
+    "vague",
+    "continues",
+    "outdated",
+    "injected",
 ]
 """Why a summary cannot be used as it is; `failed`: the model returned none."""
 
 
 class Verdict(Struct, frozen=True, omit_defaults=True):
-    """The judge's result: the usable text (empty if rejected), the faults, and the lines removed.
+    """The judge's result: the usable text (empty if rejected), the faults, and the sentences they concern.
 
-    `error` is the summariser's own error if it failed; `judged`: whether the policy judges content.
+    `removed` are sentences that were taken out, `marked` those with something that occurs nowhere (`invented`), `corrected`
+    those to which the log's own knowledge was added, with it. `error` is the summariser's own error if it failed; `judged`:
+    whether the policy judges content.
     """
 
     text: str
@@ -47,6 +53,8 @@ class Verdict(Struct, frozen=True, omit_defaults=True):
     invented: tuple[str, ...] = ()
     error: str = ""
     judged: bool = True
+    marked: tuple[str, ...] = ()
+    corrected: tuple[str, ...] = ()
 
     @property
     def is_accepted(self) -> bool:

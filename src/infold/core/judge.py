@@ -1,19 +1,33 @@
-"""Accept, repair or reject a summary before it is used.
+"""Accept, annotate or reject a summary before it is used.
 
-A summary is checked by code against the history it replaces: complete, not cut off, without tool calls, in the user's
-language, smaller than what it replaces, and free of paths, identifiers and numbers that do not occur there. Lines that
-contain such claims are removed; a summary that cannot be repaired is rejected, and the deterministic fold is used. The
-must-keep set is not required of the summary: the ledger carries it.
+A summary is checked by code. As a whole: complete, not cut off, without tool calls, about this session, in a language that
+was used, smaller than what it replaces. Then sentence by sentence, against everything the summariser was shown. Claims are
+paths, names in code formatting, hashes and exact numbers; a claim that occurs nowhere is marked. What the log knows better
+(a value replaced since, a failing test run, a revoked rule, a file that was not changed) is added behind the sentence in
+brackets. Only an instruction that stands in tool output alone is removed. What is proposed for later is not a claim. A
+summary that is mostly about other things is rejected, and the deterministic fold is used. The must-keep set is not required
+of the summary: the ledger carries it.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
+from infold.core import phrases
 from infold.core.entries import Fault, Verdict
+from infold.core.extract import (
+    arguments_of,
+    command_of,
+    constraint_sentences,
+    file_operations,
+    is_failure,
+    sentences,
+)
 from infold.core.messages import (
+    AssistantMessage,
     Finish,
     Message,
     TextPart,
@@ -24,9 +38,6 @@ from infold.core.messages import (
     is_genuine_user,
     text_of,
 )
-
-LARGEST_LOSS = 0.3
-"""The maximum share of lines that repair may remove; beyond it the rest is not trusted either."""
 
 SMALLEST_SUMMARY = 20
 """Minimum characters of a summary."""
@@ -40,45 +51,27 @@ LARGEST_SHARE = 0.8
 LONGEST_REFUSAL = 400
 """Characters; models decline briefly."""
 
-_REFUSAL = re.compile(
-    r"(?:i['’]?m (?:very )?sorry|i am sorry|sorry,|i can(?:['’]t|not| not)|i['’]?m (?:not able|unable)|i am (?:not able|unable)"
-    r"|(?:sure|of course|certainly|please)\b.{0,60}\b(?:share|provide|paste|send)\b.{0,60}\b(?:conversation|transcript|record)"
-    r"|as an ai|unfortunately, i|je suis désolé|désolé|es tut mir leid|lo siento|抱歉|对不起|申し訳|ごめん|죄송)",
-    re.IGNORECASE,
-)
-_NOTHING = re.compile(
-    r"^[^\S\n]*+(?:#+.*|\*\*[^*\n]*\*\*:?|[-*\d.]*+[^\S\n]*+\(?(?:none|n/a|nothing|empty|无|なし|없음)\)?[.:]?)[^\S\n]*+$",
-    re.I | re.M,
-)
-"""Lines without content: headings, and phrases for having nothing to report."""
+LARGEST_INVENTED = 0.5
+"""If more than this share of a summary's claims, and at least two, occur nowhere, it is about something else."""
 
-_SCRATCHPAD = re.compile(r"<(analysis|thinking|scratchpad|think)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
-_CLAIMS = re.compile(
-    r"(?<![\w.~@-])(?<![\w.~@-]/)(?:[\w.~@-]++/)+[\w.~@-]*\w"  # paths
-    r"|\b[\w-]{1,100}\.(?:py|js|ts|tsx|go|rs|java|c|h|cpp|md|json|toml|yaml|yml|sql|sh|txt|html|css)\b"  # file names
-    r"|\b[a-z0-9]+_[a-z0-9_]+\b|\b[a-z]+[A-Z]\w+\b|\b[A-Z][a-z]+[A-Z]\w+\b"  # identifiers
-    r"|\b[0-9a-f]{7,40}\b|\b\d[\d,.]{0,40}\d\d\b"  # hashes, numbers of three digits or more
-)
-_WRITINGS = {
-    "latin": re.compile(r"[A-Za-zÀ-ɏ]"),
-    "cyrillic": re.compile(r"[\u0400-\u04ff]"),
-    "greek": re.compile(r"[\u0370-\u03ff]"),
-    "hebrew": re.compile(r"[\u0590-\u05ff]"),
-    "arabic": re.compile(r"[\u0600-\u06ff]"),
-    "devanagari": re.compile(r"[\u0900-\u097f]"),
-    "thai": re.compile(r"[\u0e00-\u0e7f]"),
-    "east asian": re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"),
-}
-"""Scripts that are distinguished. Names and paths are Latin everywhere, so a text in another script has both."""
+FEWEST_ALIKE, ALIKE_SHARE, SHORTEST_PROSE = 5, 0.9, 40
+"""How many list items show how items end, which share of them must end alike, and the characters of a line that is prose."""
 
-LEAST_OWN = 0.05
-"""Minimum share of a summary's letters in the user's script, if that is not Latin."""
+LEAST_RATE, FOREIGN_SHARE = 0.08, 0.2
+"""The share of common words by which a language is recognised, and how much of it a conversation in that language has."""
 
-LEAST_LATIN = 0.5
-"""Below this share of Latin letters a summary is in another script, whatever names are in it."""
+REVOKED_SHARE, OVERRULED_SHARE, INJECTED_SHARE, REPEATED_SHARE = 0.6, 0.5, 0.4, 0.7
+"""The shares of words by which a sentence is about a revoked rule, a rule that holds, or an injected instruction, which it
+repeats from the last share on."""
+
+LEAST_SHARED = 0.2
+"""Minimum share of the words of a summary without names and figures that the conversation has too."""
+
+LEAST_KANA = 0.1
+"""Minimum share of kana by which a text with Chinese characters is Japanese."""
 
 LEAST_OTHER = 0.2
-"""Minimum share of a person's letters in another script before that counts as theirs."""
+"""Minimum share of letters in another script before that counts as a text's own."""
 
 FEWEST_LETTERS = 5
 """Letters of a script that count as its use."""
@@ -111,22 +104,29 @@ class ModelAnswer(Struct, frozen=True):
 
 
 def judge(
-    answer: Answer, head: Sequence[Message], *, known: str = "", replaced_tokens: int, answer_tokens: int
+    answer: Answer,
+    head: Sequence[Message],
+    *,
+    tail: Sequence[Message] = (),
+    known: str = "",
+    replaced_tokens: int,
+    answer_tokens: int,
 ) -> Verdict:
-    """Check an answer against the messages it is to replace; `known` is the text of older summaries.
+    """Check an answer against the messages it is to replace and whatever else its writer was shown.
 
+    `tail` are the messages that stay, `known` is all other text: older summaries, the system prompt, the instruction.
     `replaced_tokens` and `answer_tokens` are in the session's own measure.
     """
-    text = _SCRATCHPAD.sub("", answer.text).strip()
+    text = phrases.SCRATCHPAD.sub("", answer.text).strip()
+    shown = (*head, *tail)
     fault: Fault | None = (
         plain_fault(answer)
         or ("too-large" if answer_tokens > LARGEST_SHARE * replaced_tokens else None)
         or _stuck_fault(text)
-        or _language_fault(text, head, known)
+        or _language_fault(text, shown, known)
+        or _vague_fault(text, shown, known)
     )
-    if fault is not None:
-        return Verdict("", (fault,))
-    return _without_inventions(text, f"{record_text(head)}\n{known}")
+    return Verdict("", (fault,)) if fault is not None else _check_sentences(text, shown, known)
 
 
 def record_text(messages: Iterable[Message]) -> str:
@@ -159,41 +159,83 @@ def hard_fault(answer: Answer) -> Fault | None:
 
 
 def plain_fault(answer: Answer) -> Fault | None:
-    """Return the fault of an answer that is unusable whatever it is about: a hard fault, words of refusal, too few
-    words."""
+    """Return the fault of an answer that is unusable whatever it is about: a hard fault, words of refusal, a tool call
+    written as text, the next step of the work, an end in the middle of a sentence, too few words."""
     fault = hard_fault(answer)
     if fault is not None:
         return fault
-    text = _SCRATCHPAD.sub("", answer.text).strip()
-    if len(text) <= LONGEST_REFUSAL and _REFUSAL.match(text):  # a longer summary may quote a refusal
+    text = phrases.SCRATCHPAD.sub("", answer.text).strip()
+    if len(text) <= LONGEST_REFUSAL and phrases.REFUSAL.match(text):  # a longer summary may quote a refusal
         return "refused"
-    told = len(" ".join(_NOTHING.sub("", text).split()))
-    return None if told >= SMALLEST_SUMMARY else "too-short" if told else "empty"
+    if phrases.CALL_AS_TEXT.match(text):
+        return "tool-calls"
+    told = len(" ".join(phrases.NOTHING.sub("", text).split()))
+    if told < SMALLEST_SUMMARY:
+        return "too-short" if told else "empty"
+    lines = [line for line in text.splitlines() if line.strip()]
+    if phrases.CONTINUES.match(text) and not any(line.startswith("#") or phrases.ITEM.match(line) for line in lines):
+        return "continues"
+    return "cut-off" if _is_cut_off(lines) else None
 
 
-def _language_fault(text: str, head: Sequence[Message], known: str) -> Fault | None:
-    """Reject an English summary for a user who writes Japanese: agents then change language for good.
+def _is_cut_off(lines: Sequence[str]) -> bool:
+    """Return whether a text ends within a sentence: unlike its other lines, in code, or after a word that needs another."""
+    last = lines[-1].strip()
+    if sum(line.lstrip().startswith("```") for line in lines) % 2:
+        return True
+    if not last.startswith("```") and last.count("`") % 2:
+        return True
+    if last[-1] in phrases.ENDS or phrases.HEADING.match(last):
+        return False
+    if phrases.DANGLING.search(last):
+        return True
+    is_item = phrases.ITEM.match(lines[-1]) is not None
+    alike = [
+        line.rstrip()[-1] in ".!?。！？" for line in lines[:-1] if (phrases.ITEM.match(line) is not None) == is_item
+    ]
+    if is_item:
+        return len(alike) >= FEWEST_ALIKE and sum(alike) >= ALIKE_SHARE * len(alike)
+    is_prose = len(phrases.BREAK.split(last)) > 1 or (len(alike) > 1 and all(alike))
+    return is_prose and len(last) >= SHORTEST_PROSE
 
-    Reject a summary in a script that does not occur in the history, too.
+
+def _language_fault(text: str, shown: Sequence[Message], known: str) -> Fault | None:
+    """Reject a summary in a language that does not occur in the conversation, unless it is English.
+
+    Agents change their language for good after a summary in another one. English is accepted: many models summarise in it.
     """
-    said = _letters("".join(text_of(message) for message in head if is_genuine_user(message)))
-    told = _letters(text)
-    own, foreign = _main_script(said), _main_script(told)
-    if said[own] >= max(FEWEST_LETTERS, LEAST_OTHER * sum(said.values())):
-        return "language" if told[own] < LEAST_OWN * sum(told.values()) else None
-    if told["latin"] >= LEAST_LATIN * sum(told.values()):
-        return None
-    used = _letters("".join((known, *map(text_of, head))))
-    return "language" if used[foreign] < FEWEST_LETTERS else None
+    told = "".join((known, *(text_of(message) for message in shown)))
+    script = _script(text)
+    if script != "latin":
+        return None if _letters(told).get(script, 0) >= FEWEST_LETTERS else "language"
+    rates, spoken = _rates(text), _rates(told)
+    language = max(rates, key=lambda name: rates[name])
+    is_foreign = language != "english" and rates[language] >= 2 * rates["english"] and rates[language] >= LEAST_RATE
+    return "language" if is_foreign and spoken[language] < FOREIGN_SHARE * rates[language] else None
 
 
-def _main_script(letters: Mapping[str, int]) -> str:
-    """Return the most used script other than Latin."""
-    return max((name for name in letters if name != "latin"), key=lambda name: letters[name])
+def _rates(text: str) -> dict[str, float]:
+    """Return the share of common words of each language in a text."""
+    words = re.findall(r"[^\W\d_]+", text.lower())
+    return {
+        name: sum(word in common for word in words) / max(len(words), 1)
+        for name, common in phrases.FUNCTION_WORDS.items()
+    }
+
+
+def _script(text: str) -> str:
+    """Return the script a text is in: one other than Latin if it has a fair share of the letters."""
+    letters = _letters(text)
+    other = max((name for name in letters if name != "latin"), key=lambda name: letters[name])
+    return other if letters[other] >= max(FEWEST_LETTERS, LEAST_OTHER * sum(letters.values())) else "latin"
 
 
 def _letters(text: str) -> dict[str, int]:
-    return {name: len(pattern.findall(text)) for name, pattern in _WRITINGS.items()}
+    """Return how many letters of each script a text has; Chinese characters count as Japanese where there are kana."""
+    letters = {name: len(pattern.findall(text)) for name, pattern in phrases.WRITINGS.items()}
+    kana, han = letters.pop("kana"), letters.pop("han")
+    is_japanese = kana >= LEAST_KANA * (kana + han)
+    return {**letters, "japanese": kana + han if is_japanese else 0, "chinese": 0 if is_japanese else han}
 
 
 def _stuck_fault(text: str) -> Fault | None:
@@ -202,26 +244,438 @@ def _stuck_fault(text: str) -> Fault | None:
     return "repetitive" if len(words) >= FEWEST_WORDS and len(set(words)) < LEAST_VARIED * len(words) else None
 
 
-def _without_inventions(text: str, record: str) -> Verdict:
-    lines = text.splitlines()
+def _vague_fault(text: str, shown: Sequence[Message], known: str) -> Fault | None:
+    """Reject a text without any name or figure that is polite, or shares hardly a word with the conversation."""
+    if re.search(r"\d|`|[A-Za-z]_[A-Za-z]|[a-z][A-Z]", text) or phrases.FILE.search(text):
+        return None
+    words = _subjects(text)
+    shared = words & _subjects("\n".join((known, *(text_of(message) for message in shown))))
+    is_vague = phrases.POLITE.search(text) is not None or len(shared) < LEAST_SHARED * len(words)
+    return "vague" if is_vague else None
+
+
+def _subjects(text: str) -> frozenset[str]:
+    """Return what a text is about, as stems: words without endings, pairs of Chinese characters, katakana words."""
+    found: set[str] = set()
+    for token in phrases.TOKEN.findall(text.lower()):
+        if "\u3400" <= token[0] <= "\u9fff":
+            found.update(token[at : at + 2] for at in range(max(1, len(token) - 1)))
+        elif token not in phrases.COMMON:
+            found.add(token if token[0] > "\u3000" else phrases.ENDING.sub("", token)[:7] if len(token) > 4 else token)
+    return frozenset(found)
+
+
+# Sentence by sentence.
+
+
+class _Evidence:
+    """What the messages show, read once: words, numbers, values that were replaced, rules, runs, changed files."""
+
+    def __init__(self, shown: Sequence[Message], known: str) -> None:
+        self.known = known
+        self.text = f"{record_text(shown)}\n{known}"
+        self.lower = self.text.lower()
+        self.words = {part for word in phrases.WORD.findall(self.lower) for part in (word, *word.split("."))}
+        self.users = [sentences(text_of(message)) for message in shown if is_genuine_user(message)]
+        self.asked = frozenset[str]().union(*(_subjects(one) for said in self.users for one in said))
+        self.injected: list[frozenset[str]] = []
+        self.changed: set[str] = set()
+        self.commands: list[str] = []
+        self.delegates = False
+        self.values: dict[tuple[str, str], list[float]] = {}
+        self.failed_run = ""
+        self.passed: set[float] = set()
+        self._read(shown)
+        self.numbers = sorted({*_numbers(self.text), *_derived(self.text)})
+        self.rules, self.revoked = _rules(self.users)
+        self.aliases = self._find_aliases(shown)
+
+    def _read(self, shown: Sequence[Message]) -> None:
+        calls: dict[str, ToolCallPart] = {}
+        for message in shown:
+            for part in message.parts:
+                if isinstance(part, ToolCallPart):
+                    calls[part.call_id] = part
+                elif isinstance(part, ToolResultPart):
+                    self._settle(calls.get(part.call_id), part)
+                elif isinstance(part, TextPart) and isinstance(message, AssistantMessage):
+                    self.injected += [_subjects(one) for one in sentences(part.text) if phrases.INJECTED.search(one)]
+
+    def _settle(self, call: ToolCallPart | None, result: ToolResultPart) -> None:
+        """Take in what a call did: files, replaced values, test runs, and instructions in its output."""
+        self.injected += [_subjects(line) for line in result.output.splitlines() if phrases.INJECTED.search(line)]
+        if call is None:
+            return
+        arguments = arguments_of(call)
+        command = command_of(call, arguments)
+        self.delegates |= phrases.DELEGATES.search(call.tool) is not None
+        self.commands.append(call.arguments if command else "")
+        failed = is_failure(result, command)
+        if command:
+            self._take_run(command, result.output, failed)
+        if phrases.RESTORES.search(command):
+            self.values.clear()
+        if failed:
+            return
+        for path, operation in file_operations(call, arguments, result.output):
+            if operation in ("deleted", "moved"):
+                self.commands.append(f"rm {path}")
+            if operation == "written":
+                self.values = {key: values for key, values in self.values.items() if key[0] != path}
+            if operation != "read":
+                self.changed.add(path.rsplit("/", 1)[-1].lower())
+            for name, before, after in _changed_numbers(arguments):
+                self.values.setdefault((path, name), [before]).append(after)
+
+    def _take_run(self, command: str, output: str, failed: bool) -> None:
+        lines = phrases.RUN_COUNTS.findall(output[-4_000:])
+        if not lines and not phrases.TESTS.search(command):
+            return
+        counts = ", ".join(phrases.RUN_COUNT.findall(lines[-1])) if lines else ""
+        if failed or phrases.RUN_FAILS.search(counts):
+            self.failed_run = counts or "no counts given"
+        elif lines:
+            self.failed_run = ""
+            self.passed.update(_numbers(counts))
+
+    def _find_aliases(self, shown: Sequence[Message]) -> dict[str, list[list[float]]]:
+        """Return the replaced values by the words for them: parts of their name, and words before both an old number and the
+        newest one in what was said."""
+        near: dict[str, set[float]] = {}
+        for message in shown if self.values else ():
+            for word, number in phrases.PAIR.findall(text_of(message)):
+                near.setdefault(_noun(word), set()).add(float(number))
+        found: dict[str, list[list[float]]] = {}
+        for (_, name), values in self.values.items():
+            said = (word for word, numbers in near.items() if values[-1] in numbers and numbers & set(values[:-1]))
+            humps = (hump.lower() for hump in phrases.HUMPS.findall(name))
+            for word in {*said, *humps} - phrases.TYPES - phrases.COMMON:
+                if len(word) > 3 or word[0] > "\u3000":
+                    found.setdefault(word, []).append(values)
+        return found
+
+    def holds_path(self, path: str) -> bool:
+        """Return whether a path occurs as it is, by its last two segments, or segment by segment."""
+        segments = [segment for segment in path.lower().split("/") if segment.strip(".~")]
+        return "/".join(segments[-2:]) in self.lower or all(segment in self.words for segment in segments)
+
+    def holds_number(self, stated: "_Number") -> bool:
+        """Return whether a number occurs: as it is, rounded to its decimal places, or in another unit of time or size."""
+        scales = (1, 1_000, 0.001, 60, 1 / 60, 3_600, 1 / 3_600, 1_024, 1 / 1_024) if stated.has_unit else (1,)
+        for value in _readings(stated.raw):
+            for scale in scales:
+                at, margin = value * scale, 0.5 * scale * 10.0**-stated.places if stated.places else 1e-6
+                found = bisect_left(self.numbers, at - margin)
+                if found < len(self.numbers) and self.numbers[found] <= at + margin:
+                    return True
+        return False
+
+
+class _Number(Struct, frozen=True):
+    """An exact number in a sentence, as written."""
+
+    raw: str
+    places: int
+    has_unit: bool
+
+
+class _Finding(Struct, frozen=True):
+    """What is known of a sentence: how many claims it makes, those that occur nowhere, and what the log knows better."""
+
+    claims: int = 0
+    invented: tuple[str, ...] = ()
+    facts: tuple[str, ...] = ()
+
+    @property
+    def note(self) -> str:
+        """What is added behind the sentence."""
+        unknown = (f"{phrases.UNKNOWN}: {', '.join(self.invented)}",) if self.invented else ()
+        return "; ".join((*unknown, *self.facts))
+
+
+def _check_sentences(text: str, shown: Sequence[Message], known: str) -> Verdict:
+    """Return the text with its doubtful sentences marked, its outdated ones corrected, and injected ones removed."""
+    evidence = _Evidence(shown, known)
     kept: list[str] = []
     removed: list[str] = []
-    invented: list[str] = []
-    for line in lines:
-        false = [claim for claim in _CLAIMS.findall(line) if not _occurs(claim, record)]
-        (removed if false else kept).append(line)
-        invented += false
-    faults: tuple[Fault, ...] = ("invented",) if invented else ()
-    stated = sum(1 for line in lines if line.strip())
-    if len(removed) > LARGEST_LOSS * stated or not "".join(kept).strip():
-        return Verdict("", faults, tuple(removed), tuple(invented))
-    return Verdict("\n".join(kept).strip(), faults, tuple(removed), tuple(invented))
+    found: list[tuple[str, _Finding]] = []
+    section, in_code = "", False
+    for line in text.splitlines():
+        is_fence = line.lstrip().startswith("```")
+        in_code ^= is_fence
+        if is_fence or in_code or not line.strip():
+            kept.append(line)
+            continue
+        if phrases.HEADING.match(line):
+            section = line
+            kept.append(line)
+            continue
+        label = phrases.LABEL.match(line)
+        place = f"{section} {label.group(1)}" if label else section
+        left = ""
+        for sentence in _split(line):
+            injected = _injected_share(sentence, evidence)
+            if injected >= REPEATED_SHARE:
+                removed.append(sentence.strip())
+                continue
+            finding = _examine(sentence, place, evidence, is_injected=injected >= INJECTED_SHARE)
+            found.append((sentence.strip(), finding))
+            left += _annotate(sentence, finding.note)
+        if left.strip(" \t-*+•–"):
+            kept.append(left)
+    invented = tuple(name for _, finding in found for name in finding.invented)
+    marked = tuple(sentence for sentence, finding in found if finding.invented)
+    corrected = tuple(f"{sentence} ({'; '.join(finding.facts)})" for sentence, finding in found if finding.facts)
+    named: tuple[tuple[Fault, object], ...] = (("invented", marked), ("outdated", corrected), ("injected", removed))
+    is_other = len(set(invented)) > 1 and len(invented) > LARGEST_INVENTED * sum(finding.claims for _, finding in found)
+    return Verdict(
+        "" if is_other else "\n".join(kept).strip(),
+        tuple(fault for fault, concerned in named if concerned),
+        tuple(removed),
+        invented,
+        marked=marked,
+        corrected=corrected,
+    )
 
 
-def _occurs(claim: str, record: str) -> bool:
-    """Return whether a claim occurs in the history as it is, or as a number without its separators."""
-    bare = claim.rstrip(".,")
-    return bare in record or bare.replace(",", "") in record
+def _examine(sentence: str, place: str, evidence: _Evidence, *, is_injected: bool) -> _Finding:
+    """Check one sentence; what stands in a place for later steps claims nothing."""
+    finding = _Finding() if phrases.LATER.search(place) else _unknown_claims(sentence, evidence)
+    facts = (*_corrections(sentence, place, evidence), *((phrases.ONLY_OUTPUT,) if is_injected else ()))
+    return _Finding(finding.claims, finding.invented, facts)
+
+
+def _split(line: str) -> Iterator[str]:
+    """Yield the sentences of a line with the space after them."""
+    start = 0
+    for found in phrases.BREAK.finditer(line):
+        yield line[start : found.end()]
+        start = found.end()
+    yield line[start:]
+
+
+def _annotate(sentence: str, note: str) -> str:
+    """Return a sentence with a note in brackets behind it, in the last cell if it is the row of a table."""
+    if not note:
+        return sentence
+    bare = sentence.rstrip()
+    end = " |" if bare.endswith("|") else ""
+    return f"{bare.removesuffix('|').rstrip()} ({note}){end}{sentence[len(bare) :]}"
+
+
+def _unknown_claims(sentence: str, evidence: _Evidence) -> _Finding:
+    """Return how many claims a sentence makes, and those that occur nowhere; a proposal makes none."""
+    if phrases.PROPOSED.search(sentence):
+        return _Finding()
+    claims = 0
+    unknown: dict[str, None] = {}
+    for found in phrases.FILE.finditer(sentence):
+        path = found.group().rstrip(".")
+        is_open = phrases.OPEN_NAME.match(sentence[found.end() :]) or sentence[: found.start()].endswith(
+            ("*", "}", ">", "$")
+        )
+        if not is_open and _is_path(path, evidence):
+            claims += 1
+            if not evidence.holds_path(path):
+                unknown[path] = None
+    for code in phrases.CODE.findall(sentence):
+        names = [name.lower() for name in phrases.IDENTIFIER.findall(code) if len(name) > 2]
+        if not names or phrases.OPEN_NAME.search(code) or phrases.FILE.search(code):
+            continue
+        claims += 1
+        if code not in evidence.text and not all(name in evidence.words for name in names):
+            unknown[code] = None
+    for found in phrases.HASH.finditer(sentence):
+        claims += 1
+        if found.group() not in evidence.text and found.group()[:7] not in evidence.text:
+            unknown[found.group()] = None
+    for number in _stated_numbers(sentence):
+        claims += 1
+        if not evidence.holds_number(number):
+            unknown[number.raw] = None
+    return _Finding(claims, tuple(unknown))
+
+
+def _is_path(path: str, evidence: _Evidence) -> bool:
+    """Return whether this is a path or a file name: it is rooted, has a known ending, or begins with a known folder."""
+    segments = [segment for segment in path.split("/") if segment]
+    if not segments or all(re.fullmatch(r"[\d.,+-]+", segment) for segment in segments):
+        return False
+    if phrases.EXTENSION.search(path):
+        return re.fullmatch(r"[A-Z][A-Za-z]+\.js", path) is None  # Node.js, Vue.js
+    is_rooted = path.startswith(("/", "~/", "./", "../")) and len(segments) > 1
+    return is_rooted or (len(segments) > 1 and f"{segments[0].lower()}/" in evidence.lower)
+
+
+def _stated_numbers(sentence: str) -> Iterator[_Number]:
+    """Yield exact numbers with a unit, or of three digits before a word, or of four; no dates, versions, estimates."""
+    for found in phrases.NUMERAL.finditer(sentence):
+        raw = found.group().rstrip(".,")
+        after = sentence[found.start() + len(raw) :][:24]
+        unit, digits = phrases.UNIT.match(after), re.sub(r"\D", "", raw)
+        if phrases.ABOUT.search(sentence[max(0, found.start() - 24) : found.start()]) or raw.count(".") > 1:
+            continue
+        if unit is None and (phrases.NOT_COUNTED.match(after) or re.fullmatch(r"(?:19|20)\d\d", raw)):
+            continue
+        if unit or len(digits) >= 4 or (len(digits) == 3 and re.match(r"\s[^\W\d]{3}", after)):
+            decimals = re.search(r"[.,](\d{1,2}|\d{4,})$", raw)
+            is_measured = unit is not None and unit.group().strip()[0] not in "件個行条个次"
+            yield _Number(raw, len(decimals.group(1)) if decimals else 0, is_measured)
+
+
+def _readings(raw: str) -> set[float]:
+    """Return the values a number may have: separators of thousands and decimal marks differ by language."""
+    plain = {raw.replace(",", ""), raw.replace(".", "").replace(",", ".")}
+    return {float(one) for one in plain if one.count(".") <= 1}
+
+
+def _numbers(text: str) -> set[float]:
+    return {value for raw in set(phrases.ANY_NUMBER.findall(text)) if len(raw) < 40 for value in _readings(raw)}
+
+
+def _derived(text: str) -> Iterator[float]:
+    """Yield sums and differences of the counts in the result lines of test runs."""
+    for line in set(phrases.RUN_COUNTS.findall(text)):
+        counts = [float(number) for number in re.findall(r"\d+(?![\d.]*s\b)", line)][:6]
+        yield from (abs(one + sign * other) for one in counts for other in counts for sign in (1, -1))
+
+
+# Corrections.
+
+
+def _corrections(sentence: str, place: str, evidence: _Evidence) -> Iterator[str]:
+    """Yield what the log knows better than a sentence."""
+    is_past = phrases.FORMER.search(sentence) is not None or phrases.DROPPED.search(place) is not None
+    if not is_past:
+        yield from _newer_values(sentence, evidence)
+    if _claims_success(sentence, evidence):
+        yield f"the last test run in the record failed: {evidence.failed_run}"
+    if not phrases.RELEASED.search(sentence):
+        yield from _revocations(sentence, evidence)
+    if phrases.PERMITS.search(sentence) and not phrases.LIMITS.search(sentence):
+        yield from _overruled(sentence, evidence)
+    if not phrases.LATER.search(place):
+        yield from _undone(sentence, evidence)
+
+
+def _claims_success(sentence: str, evidence: _Evidence) -> bool:
+    """Return whether a sentence says that all tests pass, although the last run failed and none with its count passed."""
+    if not evidence.failed_run or not phrases.PASSES.search(sentence) or evidence.passed & _numbers(sentence):
+        return False
+    return not (phrases.FAILS.search(sentence) or phrases.FILE.search(sentence))
+
+
+def _newer_values(sentence: str, evidence: _Evidence) -> Iterator[str]:
+    stated = _numbers(sentence)
+    for word, number in phrases.PAIR.findall(sentence) if evidence.aliases else ():
+        chains = evidence.aliases.get(_noun(word), [])
+        newest = {values[-1] for values in chains}
+        if len(newest) == 1 and not newest & stated and any(float(number) in values for values in chains):
+            yield f"the record has {word} {newest.pop():g} since"
+
+
+def _noun(word: str) -> str:
+    """Return the word for a value: without what a name adds to it, and of Chinese characters the last two before a verb."""
+    word = phrases.SETS.sub("", word.lower().split("_")[0])
+    return word[-2:] if "\u3400" <= word[:1] <= "\u9fff" else word
+
+
+def _revocations(sentence: str, evidence: _Evidence) -> Iterator[str]:
+    for rule, words in evidence.revoked:
+        for clause in re.split(r"[;；]", sentence):
+            if len(_subjects(clause) & rule) >= REVOKED_SHARE * len(rule) and phrases.BINDS.search(clause):
+                yield f'revoked later by the user: "{words}"'
+                return
+
+
+def _overruled(sentence: str, evidence: _Evidence) -> Iterator[str]:
+    subjects = _subjects(sentence)
+    for rule in evidence.rules:
+        shared = subjects & _subjects(rule)
+        if len(shared) > 1 and len(shared) >= OVERRULED_SHARE * len(subjects) and rule not in sentence:
+            yield f'the user: "{rule}"'
+            return
+
+
+def _undone(sentence: str, evidence: _Evidence) -> Iterator[str]:
+    """Yield that a file which a sentence calls changed or deleted was not, as far as the calls show."""
+    files = [found for found in phrases.FILE.finditer(sentence) if phrases.EXTENSION.search(found.group().rstrip("."))]
+    if len(files) != 1 or evidence.delegates or phrases.UNCHANGED.search(sentence) or phrases.PROPOSED.search(sentence):
+        return
+    path = files[0].group().rstrip(".")
+    name = path.rsplit("/", 1)[-1].lower()
+    if name in evidence.known.lower() or name not in evidence.lower:
+        return
+    named = [command for command in evidence.commands if name in command.lower()]
+    if phrases.DELETED.match(sentence[files[0].end() :]):
+        evident, what = phrases.REMOVES, "deletion"
+    elif phrases.CHANGED.search(sentence) and name not in evidence.changed:
+        evident, what = phrases.WRITES, "change"
+    else:
+        return
+    if not any(evident.search(command) for command in named):
+        yield f"the record shows no {what} of it"
+
+
+def _injected_share(sentence: str, evidence: _Evidence) -> float:
+    """Return how much of a sentence repeats, as if it held, an instruction that stands in tool output alone."""
+    if not evidence.injected or phrases.REPORTS.search(sentence):
+        return 0.0
+    subjects = _subjects(sentence)
+    alien = [len((subjects & block) - evidence.asked) for block in evidence.injected]
+    together = subjects & frozenset[str]().union(*evidence.injected)
+    return len(together) / len(subjects) if max(alien) > 1 else 0.0
+
+
+def _rules(said: Sequence[Sequence[str]]) -> tuple[list[str], list[tuple[frozenset[str], str]]]:
+    """Return the user's rules that still hold, and what those that were revoked are about, with the revoking words."""
+    revoked: list[tuple[frozenset[str], str]] = []
+    over: set[str] = set()
+    for turn, pieces in enumerate(said):
+        for at, piece in enumerate(pieces):
+            if not phrases.REVOKES.search(piece):
+                continue
+            scope = _subjects(" ".join(pieces[max(0, at - 1) : at + 2]))
+            earlier = [one for before in said[:turn] for one in before if _subjects(one) & scope]
+            rule = max(earlier, key=lambda one: len(_subjects(one) & scope) / len(_subjects(one)), default="")
+            subjects = _subjects(rule)
+            if rule and len(subjects & scope) >= REVOKED_SHARE * len(subjects):
+                revoked.append((subjects, piece))
+                over.add(rule)
+    rules = [rule for pieces in said for piece in pieces for rule in constraint_sentences(piece) if rule not in over]
+    return rules, revoked
+
+
+def _changed_numbers(arguments: object) -> Iterator[tuple[str, float, float]]:
+    """Yield the name, the old and the new number wherever an edit changes nothing but numbers in a line."""
+    for old, new in _replaced(arguments):
+        after = {phrases.ANY_NUMBER.sub("#", line).strip(): line for line in new.splitlines()}
+        for line in old.splitlines():
+            form = phrases.ANY_NUMBER.sub("#", line).strip()
+            other = phrases.ANY_NUMBER.finditer(after.get(form, line))
+            for before, now in zip(phrases.ANY_NUMBER.finditer(line), other, strict=False):
+                names = phrases.IDENTIFIER.findall(line[: before.start()])
+                name = next((name for name in reversed(names) if name.lower() not in phrases.TYPES), form)
+                one, two = (found.group().replace(",", "") for found in (before, now))
+                if one != two and one.count(".") < 2 and two.count(".") < 2:
+                    yield name, float(one), float(two)
+
+
+def _replaced(arguments: object) -> Iterator[tuple[str, str]]:
+    """Yield the old and the new text of each replacement that a call's arguments describe; a patch is one."""
+    if isinstance(arguments, list):
+        for one in arguments:
+            yield from _replaced(one)
+    elif isinstance(arguments, Mapping):
+        for key, value in arguments.items():
+            new = arguments.get(key.replace("old", "new").replace("Old", "New"))
+            if isinstance(value, list):
+                yield from _replaced(value)
+            elif isinstance(value, str) and isinstance(new, str) and new != value:
+                yield value, new
+            elif isinstance(value, str) and "\n-" in value and "\n+" in value:
+                before, after = ("\n".join(re.findall(rf"^[{sign}](.*)", value, re.MULTILINE)) for sign in "-+")
+                yield before, after
 
 
 def _pieces(part: object) -> Iterable[str]:

@@ -318,11 +318,13 @@ def _judge(log: Log, plan: SummaryPlan, answer: Answer) -> Verdict:
         return Verdict(answer.text, judged=False) if fault is None else Verdict("", (fault,), judged=False)
     head = log.live[: plan.step.cut.index]
     replaced = log.checkpoint_size.measure + sum(log.size_of(placed).measure for placed in head)
+    additions = plan.additions
     known = "" if log.checkpoint is None else log.checkpoint.text
     return judge(
         answer,
         _head(log, plan),
-        known=known,
+        tail=tuple(placed.message for placed in log.live[plan.step.cut.index :]),
+        known="\n".join((known, plan.system, additions.focus, additions.replacement, *additions.contexts)),
         replaced_tokens=replaced,
         answer_tokens=answer_tokens,
     )
