@@ -134,6 +134,11 @@ def record_text(messages: Iterable[Message]) -> str:
     return "\n".join(piece for message in messages for part in message.parts for piece in _pieces(part))
 
 
+def without_marks(text: str) -> str:
+    """Return a judged text without the notes that name what was not found."""
+    return phrases.MARK.sub("", text)
+
+
 def clean_text(text: str) -> str:
     """Return a model's text as a store can hold it: without NUL bytes and half surrogate pairs, of bounded length."""
     text = text[: LONGEST_ANSWER + 1].replace("\0", "")

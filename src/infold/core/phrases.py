@@ -317,3 +317,5 @@ SETS = re.compile(r"(?:改为|改成|设为|设成|调为|调成|调到|提高�
 UNKNOWN = "not found in the record"
 ONLY_OUTPUT = "this stands in the output of a tool; the user did not ask for it"
 """What is added behind a sentence."""
+
+MARK = re.compile(rf" \({UNKNOWN}: [^()\n]{{0,400}}\)")

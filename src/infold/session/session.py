@@ -149,7 +149,8 @@ class Session:
         self._writer = LogWriter(store, key, resolved.rendering, callbacks)
         self._hooks = PluginHooks(settings.plugins, self._writer.publish) if settings.plugins else None
         self._context = RequestContext(self._settings, settings.now_ms)
-        self._background = BackgroundSummary(max(settings.patience_seconds, settings.summary_seconds or 0.0))
+        most_seconds = resolved.seconds_for(resolved.policy.summary.maximum_tokens) or 0.0
+        self._background = BackgroundSummary(max(settings.patience_seconds, most_seconds))
         self._turn = RLock()
         self._history: History | None = None
         self._unsent: _Unsent | None = None
@@ -687,7 +688,7 @@ class Session:
 
     def _summarise(self, request: SummaryRequest, callbacks: Callbacks) -> ModelAnswer:
         assert self._summariser is not None
-        session_id, seconds = self.log.session_id, self._settings.summary_seconds
+        session_id, seconds = self.log.session_id, self._settings.seconds_for(request.output_tokens)
 
         def on_piece(text: str) -> None:
             callbacks.publish(SummaryProgressed(session_id, text))

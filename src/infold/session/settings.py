@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.catalogue import Assumed, Known, Lookup, Override, binds_thinking, compacts_natively, lookup
-from infold.core.budget import Window
+from infold.core.budget import LARGEST_OUTPUT_TOKENS, Window
 from infold.core.events import Compacted, Event
 from infold.core.gauge import NativeUse, Rates
 from infold.core.logged_message import Rendering
@@ -35,11 +35,16 @@ def _now_ms() -> int:
     return int(time() * 1000)
 
 
+TIMED_TOKENS = 4_800
+"""The longest summary for which `summary_seconds` holds; a longer one may take longer in proportion. A slow model writes as many
+tokens in the default time."""
+
+
 class SessionSettings(Struct, frozen=True, kw_only=True):
     """Settings of a session: the model or the window, the policy, the summariser, plugins and callbacks.
 
     `summariser` is any callable, or the name of a model; `summariser_tokens` its window if it is not the session's own
-    model; `summary_seconds` how long it may take. `background`: write summaries ahead of need, so that no request waits for
+    model; `summary_seconds` how long it may take, longer if more than 4,800 tokens are asked for. `background`: write summaries ahead of need, so that no request waits for
     one. `format` names the wire format if the first messages do not show it; `recall`: stubs name handles, because the requests
     offer a way to ask for them. `plugins` are objects with hooks or what `installed_plugins()` returns. `patience_seconds`: how
     long to wait for another process that is compacting this session. `environ` has the off switches
@@ -165,6 +170,12 @@ class ResolvedSettings(Struct, frozen=True, kw_only=True):
     recovers: bool = False
     native: NativeUse = "never"
     cache_seconds: int = CACHE_SECONDS
+
+    def seconds_for(self, output_tokens: int) -> float | None:
+        """Return how long a summary of at most so many tokens may take; `None`: as long as it likes."""
+        seconds = self.summary_seconds
+        longer = min(output_tokens, LARGEST_OUTPUT_TOKENS) / TIMED_TOKENS
+        return None if seconds is None else seconds * max(1.0, longer)
 
 
 def resolve_settings(

@@ -10,17 +10,29 @@ from itertools import takewhile
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.core.compact import NO_NATIVE, NativeSummary
+from infold.core.checkpoint_text import render_checkpoint
+from infold.core.compact import NO_NATIVE, NativeSummary, ledger_before, without_settled
 from infold.core.cut import Cut, kept_size
 from infold.core.entries import Fault, Handle, Verdict
 from infold.core.events import Event, PreparationDiscarded, PreparedAhead, SummariserResumed, SummaryRejected
-from infold.core.gauge import PlanInputs, bound_of, estimated_tokens, scaled_tokens
-from infold.core.judge import Answer, ModelAnswer, clean_text, hard_fault, judge, plain_fault
+from infold.core.gauge import PlanInputs, Rates, bound_of, estimated_tokens, gauge, scaled_tokens
+from infold.core.judge import Answer, ModelAnswer, clean_text, hard_fault, judge, plain_fault, without_marks
 from infold.core.log import Log
-from infold.core.messages import AssistantMessage, Message, SessionId, Usage, UserMessage, WorkPath, text_of
+from infold.core.messages import (
+    AssistantMessage,
+    Message,
+    SessionId,
+    Usage,
+    UserMessage,
+    WorkPath,
+    is_genuine_user,
+    text_of,
+)
 from infold.core.plan import Summarise, next_step
 from infold.core.policy import LARGEST_TOKENS, Policy
 from infold.core.summary_request import (
+    FAULTS,
+    RESULT_LENGTHS,
     Additions,
     SummaryRequest,
     flatten_messages,
@@ -44,6 +56,15 @@ LARGEST_OUTPUT_SHARE = 0.25
 
 LEAST_OUTPUT_SHARE = 0.5
 """How much of a summary's planned size a history shown as messages must leave free; otherwise it is flattened."""
+
+CACHED_RATES = Rates(1.0, 0.1)
+"""What the cache of a provider without known prices saves, if its reports show that it caches."""
+
+LARGEST_KEPT_TOKENS, LARGEST_KEPT_SHARE = 2_000, 0.05
+"""How much of what code writes next to a summary the summariser is shown, in all and of its window."""
+
+LONGEST_NAMES = 300
+"""Characters of invented names that a summariser is told of."""
 
 REFUSED_SHARE = 0.5
 """How much less is sent at once to a summariser that refused a request without naming its limit."""
@@ -152,10 +173,17 @@ def request_summary(log: Log, plan: SummaryPlan, ask: Ask, publish: Publish) -> 
             summary = JudgedSummary(verdict.text, accepted, told.model, path=_newest_path(log))
             return bill.on(_native(told, log, summary))
         faults = (*faults, *verdict.faults)
-        plan = replace(plan, step=replace(plan.step, native=False))
+        additions = replace(plan.additions, fault=_fault_text(verdict))
+        plan = replace(plan, step=replace(plan.step, native=False), additions=additions)
     verdict = replace(verdict, text="", faults=faults)
     rejected = SummaryRejected(log.session_id, faults, verdict.error)
     return bill.on(JudgedSummary(verdict=verdict, events=(rejected,), wait_seconds=wait_seconds))
+
+
+def _fault_text(verdict: Verdict) -> str:
+    """Return what the summariser is told of its rejected answer."""
+    named = ", ".join(dict.fromkeys(verdict.invented))[:LONGEST_NAMES]
+    return "; ".join((*(FAULTS[fault] for fault in verdict.faults if fault in FAULTS), *((named,) if named else ())))
 
 
 def _native(told: ModelAnswer, log: Log, summary: JudgedSummary) -> JudgedSummary:
@@ -212,26 +240,31 @@ class _Bill:
 
 def _ask(log: Log, plan: SummaryPlan, bill: _Bill) -> ModelAnswer:
     """Ask once: with the ordinary request if that is cheaper and fits, else record by record (summary of summaries)."""
-    policy = plan.inputs.policy.summary
+    policy, budget = plan.inputs.policy.summary, plan.step.budget_tokens
+    additions = replace(plan.additions, request=_newest_request(log), beside=policy.ledger, output_tokens=budget)
     if plan.step.native:
         first_kept = log.live[plan.step.cut.index].message.id
         shown = view(log, policy, brought=plan.sends_all)
         head = takewhile(lambda message: message.id != first_kept, shown)
-        return bill.ask(native_request(plan.system, tuple(head), plan.additions, output_tokens=plan.step.budget_tokens))
+        return bill.ask(native_request(plan.system, tuple(head), additions, output_tokens=budget))
     if policy.shows == "messages":
-        request = messages_request(view(log, policy), plan.additions, output_tokens=plan.step.budget_tokens)
+        request = messages_request(view(log, policy), additions, output_tokens=budget)
         room = _room_for_answer(request, log, plan)
-        if room >= LEAST_OUTPUT_SHARE * plan.step.budget_tokens:
-            return bill.ask(replace(request, output_tokens=min(room, plan.step.budget_tokens)))
+        if room >= LEAST_OUTPUT_SHARE * budget:
+            return bill.ask(replace(request, output_tokens=min(room, budget)))
         bill.flattened = True
-    elif _shares_prefix(log, plan):
-        shown = view(log, policy)
-        return bill.ask(shared_request(plan.system, shown, plan.additions, output_tokens=plan.step.budget_tokens))
-    tail = (placed.message for placed in log.live[plan.step.cut.index :])
-    later = later_text(tail) if policy.shows == "head-and-tail" else ""
-    additions = replace(plan.additions, earlier=_earlier(log), later=later)
+    elif room := _shared_room(log, plan, additions):
+        additions = replace(additions, output_tokens=room)
+        return bill.ask(shared_request(plan.system, view(log, policy), additions, output_tokens=room))
+    additions = replace(
+        additions,
+        earlier=_earlier(log),
+        later=later_text(_tail(log, plan)) if policy.shows == "head-and-tail" else "",
+        kept=_kept_text(log, plan) if policy.ledger else "",
+    )
     window = _summariser_window(plan)
-    output_tokens = min(plan.step.budget_tokens, int(window * LARGEST_OUTPUT_SHARE))
+    output_tokens = min(budget, int(window * LARGEST_OUTPUT_SHARE))
+    additions = replace(additions, output_tokens=output_tokens)
     pieces = records(
         _head(log, plan),
         additions,
@@ -278,21 +311,48 @@ def _summariser_window(plan: SummaryPlan) -> int:
     return plan.summariser_tokens or plan.inputs.window_tokens or plan.inputs.budget.limit_tokens
 
 
-def _shares_prefix(log: Log, plan: SummaryPlan) -> bool:
-    """Return whether the ordinary request plus the instruction fits, and costs less than the head alone, uncached.
+def _shared_room(log: Log, plan: SummaryPlan, additions: Additions) -> int:
+    """Return how long the answer to the ordinary request plus the instruction may be; 0 if that request does not pay.
 
-    It is read from the cache unless that has expired.
+    The answer takes the room that the window reserves for replies. The request is read from the cache unless that has expired;
+    it pays if it costs less than the head alone, uncached.
     """
-    inputs = plan.inputs
-    if not plan.shares_prefix or plan.summariser_tokens or inputs.rates is None or log.reported is None:
-        return False
-    ruler = token_ruler(log.rendering.estimate)
-    whole = estimated_tokens(log, inputs) + measure(instruction(plan.additions), ruler)
-    if (whole + plan.step.budget_tokens) * bound_of(log, inputs) > _summariser_window(plan):
-        return False
-    uncached = sum(measure(block, ruler) for block in flatten_messages(_head(log, plan)))
-    price = inputs.rates.fresh if inputs.is_cold else inputs.rates.cached
-    return whole * price < uncached * inputs.rates.fresh
+    inputs, reported = plan.inputs, log.reported
+    if not plan.shares_prefix or plan.summariser_tokens or reported is None:
+        return 0
+    rates = inputs.rates or (CACHED_RATES if reported.usage.cache_read else None)
+    ruler, window = token_ruler(log.rendering.estimate), _summariser_window(plan)
+    asked = measure(instruction(additions), ruler)
+    room = window - gauge(log, inputs).upper_tokens - int(asked * bound_of(log, inputs))
+    if rates is None or room < LEAST_OUTPUT_SHARE * plan.step.budget_tokens:
+        return 0
+    record = sum(measure(block, ruler) for block in flatten_messages(_head(log, plan), RESULT_LENGTHS[0]))
+    price = rates.fresh if inputs.is_cold else rates.cached
+    pays = (estimated_tokens(log, inputs) + asked) * price < min(record, window) * rates.fresh
+    return min(room, plan.step.budget_tokens) if pays else 0
+
+
+def _newest_request(log: Log) -> str:
+    """Return what the user asked for last."""
+    said = (placed.message for placed in reversed(log.live) if is_genuine_user(placed.message))
+    return next((text_of(message).strip() for message in said), "")
+
+
+def _kept_text(log: Log, plan: SummaryPlan) -> str:
+    """Return what code will write next to the summary, in short, so that the summary need not repeat it."""
+    ledger = without_settled(ledger_before(log, plan.step.cut), log, plan.step.cut)
+    room = min(LARGEST_KEPT_TOKENS, int(_summariser_window(plan) * LARGEST_KEPT_SHARE))
+    return render_checkpoint(
+        replace(ledger, narratives=()),
+        budget_tokens=room,
+        must_keep_tokens=room // 2,
+        rule=log.rendering.estimate,
+        recall=False,
+    ).text
+
+
+def _tail(log: Log, plan: SummaryPlan) -> tuple[Message, ...]:
+    return tuple(placed.message for placed in log.live[plan.step.cut.index :])
 
 
 def _head(log: Log, plan: SummaryPlan) -> tuple[Message, ...]:
@@ -319,15 +379,25 @@ def _judge(log: Log, plan: SummaryPlan, answer: Answer) -> Verdict:
     head = log.live[: plan.step.cut.index]
     replaced = log.checkpoint_size.measure + sum(log.size_of(placed).measure for placed in head)
     additions = plan.additions
-    known = "" if log.checkpoint is None else log.checkpoint.text
     return judge(
         answer,
         _head(log, plan),
-        tail=tuple(placed.message for placed in log.live[plan.step.cut.index :]),
-        known="\n".join((known, plan.system, additions.focus, additions.replacement, *additions.contexts)),
+        tail=_tail(log, plan),
+        known="\n".join((_known(log), plan.system, additions.focus, additions.replacement, *additions.contexts)),
         replaced_tokens=replaced,
         answer_tokens=answer_tokens,
     )
+
+
+def _known(log: Log) -> str:
+    """Return the text of earlier folds without the sentences that were doubtful then: repeating does not make them true."""
+    if log.checkpoint is None:
+        return ""
+    doubtful = () if log.checkpoint.verdict is None else log.checkpoint.verdict.marked
+    text = without_marks(log.checkpoint.text)
+    for sentence in doubtful:
+        text = text.replace(sentence, "")
+    return text
 
 
 def _room_fault(log: Log, plan: SummaryPlan, answer_tokens: int) -> Fault | None:
