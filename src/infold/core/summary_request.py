@@ -44,6 +44,10 @@ LONGEST_LATER, LONGEST_LATER_PART = 6_000, 600
 """Characters of the kept tail that the summariser is shown, and of a part of it that is not the user's."""
 
 
+LONGEST_BEGINNING = 200
+"""Characters of the first kept message that are quoted."""
+
+
 LONGEST_REQUEST = 1_000
 """Characters of the request in progress that are quoted in the instruction."""
 
@@ -159,7 +163,7 @@ class Additions(Struct, frozen=True):
 
     `earlier` is the older summary, `later` how the conversation continues after the record, so that finished work is
     not listed as open. `request` is what the user asked for last. `kept` is what code writes next to the summary; `beside`:
-    it does, although it is not shown. `output_tokens` is the room for the summary, 0 if it is not to be told. `fault` says
+    it does, although it is not shown. `kept_from` is how the first message begins that stays visible. `output_tokens` is the room for the summary, 0 if it is not to be told. `fault` says
     why an earlier answer could not be used.
     """
 
@@ -171,6 +175,7 @@ class Additions(Struct, frozen=True):
     request: str = ""
     kept: str = ""
     beside: bool = False
+    kept_from: str = ""
     output_tokens: int = 0
     fault: str = ""
 
@@ -222,10 +227,15 @@ def instruction(additions: Additions) -> str:
             "The conversation went on after the record as follows. Your colleague sees this part, so do not describe it; but "
             f"what is settled in it is no longer open.\n<later>\n{escape_record(additions.later)}\n</later>"
         )
+    if additions.kept_from:
+        asked.append(
+            "Your colleague still sees the newest messages, so do not describe them; but what is settled in them is no longer open. "
+            f"The first of them begins:\n<later>\n{escape_record(additions.kept_from)}\n</later>"
+        )
     if additions.output_tokens:
         words = int(additions.output_tokens * WORDS_PER_TOKEN) // 10 * 10
         asked.append(
-            f"There is room for {additions.output_tokens:,} tokens, about {words:,} words. A longer text is lost."
+            f"There is room for {additions.output_tokens:,} tokens, about {words:,} words. A longer text is cut off."
         )
     if additions.fault:
         asked.append(f"A first answer could not be used: {additions.fault}. Write the notes again without this fault.")
@@ -255,6 +265,11 @@ def later_text(tail: Sequence[Message]) -> str:
         pieces.append(blocks[place])
         before = place
     return "\n".join(pieces)
+
+
+def beginning_of(message: Message) -> str:
+    """Return how a message begins, by which it can be found."""
+    return _block(message, LONGEST_LATER_PART)[:LONGEST_BEGINNING]
 
 
 def shared_request(system: str, view: Sequence[Message], additions: Additions, *, output_tokens: int) -> SummaryRequest:

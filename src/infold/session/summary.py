@@ -35,6 +35,7 @@ from infold.core.summary_request import (
     RESULT_LENGTHS,
     Additions,
     SummaryRequest,
+    beginning_of,
     flatten_messages,
     instruction,
     later_text,
@@ -254,8 +255,9 @@ def _ask(log: Log, plan: SummaryPlan, bill: _Bill) -> ModelAnswer:
             return bill.ask(replace(request, output_tokens=min(room, budget)))
         bill.flattened = True
     elif room := _shared_room(log, plan, additions):
-        additions = replace(additions, output_tokens=room)
-        return bill.ask(shared_request(plan.system, view(log, policy), additions, output_tokens=room))
+        kept = log.live[plan.step.cut.index :]
+        additions = replace(additions, output_tokens=room, kept_from=beginning_of(kept[0].message) if kept else "")
+        return bill.ask(shared_request(plan.system, _cached_view(log, plan), additions, output_tokens=room))
     additions = replace(
         additions,
         earlier=_earlier(log),
@@ -318,18 +320,33 @@ def _shared_room(log: Log, plan: SummaryPlan, additions: Additions) -> int:
     it pays if it costs less than the head alone, uncached.
     """
     inputs, reported = plan.inputs, log.reported
-    if not plan.shares_prefix or plan.summariser_tokens or reported is None:
+    if not plan.shares_prefix or plan.summariser_tokens or reported is None or log.altered_at > reported.sequence:
         return 0
     rates = inputs.rates or (CACHED_RATES if reported.usage.cache_read else None)
     ruler, window = token_ruler(log.rendering.estimate), _summariser_window(plan)
-    asked = measure(instruction(additions), ruler)
-    room = window - gauge(log, inputs).upper_tokens - int(asked * bound_of(log, inputs))
+    asked = int(measure(instruction(additions), ruler) * bound_of(log, inputs))
+    sent = min(gauge(log, inputs).upper_tokens, reported.usage.context if _shows_sent(log, plan) else LARGEST_TOKENS)
+    room = window - sent - asked
     if rates is None or room < LEAST_OUTPUT_SHARE * plan.step.budget_tokens:
         return 0
     record = sum(measure(block, ruler) for block in flatten_messages(_head(log, plan), RESULT_LENGTHS[0]))
-    price = rates.fresh if inputs.is_cold else rates.cached
-    pays = (estimated_tokens(log, inputs) + asked) * price < min(record, window) * rates.fresh
-    return min(room, plan.step.budget_tokens) if pays else 0
+    cost = sent * (rates.fresh if inputs.is_cold else rates.cached) + asked * rates.fresh
+    return min(room, plan.step.budget_tokens) if cost < min(record, window) * rates.fresh else 0
+
+
+def _cached_view(log: Log, plan: SummaryPlan) -> tuple[Message, ...]:
+    """Return the view as it was last sent: what is newer is not cached, and stays visible. All of it if some of that is folded."""
+    shown = view(log, plan.inputs.policy.summary)
+    if log.reported is None or not _shows_sent(log, plan):
+        return shown
+    reply = log.live[log.index_of(log.reported.sequence) or 0].message.id
+    return tuple(takewhile(lambda message: message.id != reply, shown))
+
+
+def _shows_sent(log: Log, plan: SummaryPlan) -> bool:
+    """Return whether everything to fold was in the newest request that has a report."""
+    answered = None if log.reported is None else log.index_of(log.reported.sequence)
+    return answered is not None and plan.step.cut.index <= answered
 
 
 def _newest_request(log: Log) -> str:
