@@ -52,9 +52,9 @@ LONGEST_REFUSAL = 400
 """Characters; models decline briefly."""
 
 LARGEST_INVENTED = 0.5
-"""If more than this share of a summary's claims, and at least two, occur nowhere, it is about something else."""
+"""If more than this share of a summary's claims occur nowhere, at least two or its only one, it is about something else."""
 
-FEWEST_ALIKE, ALIKE_SHARE, SHORTEST_PROSE = 5, 0.9, 40
+FEWEST_ALIKE, ALIKE_SHARE, SHORTEST_PROSE = 5, 0.9, 15
 """How many list items show how items end, which share of them must end alike, and the characters of a line that is prose."""
 
 LEAST_RATE, FOREIGN_SHARE = 0.08, 0.2
@@ -64,8 +64,8 @@ REVOKED_SHARE, OVERRULED_SHARE, INJECTED_SHARE, REPEATED_SHARE = 0.6, 0.5, 0.4, 
 """The shares of words by which a sentence is about a revoked rule, a rule that holds, or an injected instruction, which it
 repeats from the last share on."""
 
-LEAST_SHARED = 0.2
-"""Minimum share of the words of a summary without names and figures that the conversation has too."""
+FEWEST_SUBJECTS, LEAST_SHARED = 50, 0.1
+"""Minimum share of the words of a summary without names and figures that the record has too, if that has enough of them."""
 
 LEAST_KANA = 0.1
 """Minimum share of kana by which a text with Chinese characters is Japanese."""
@@ -200,8 +200,8 @@ def _is_cut_off(lines: Sequence[str]) -> bool:
     ]
     if is_item:
         return len(alike) >= FEWEST_ALIKE and sum(alike) >= ALIKE_SHARE * len(alike)
-    is_prose = len(phrases.BREAK.split(last)) > 1 or (len(alike) > 1 and all(alike))
-    return is_prose and len(last) >= SHORTEST_PROSE
+    *whole, rest = phrases.BREAK.split(last)
+    return len(rest) >= SHORTEST_PROSE and (bool(whole) or (len(alike) > 1 and all(alike)))
 
 
 def _language_fault(text: str, shown: Sequence[Message], known: str) -> Fault | None:
@@ -253,10 +253,10 @@ def _vague_fault(text: str, shown: Sequence[Message], known: str) -> Fault | Non
     """Reject a text without any name or figure that is polite, or shares hardly a word with the conversation."""
     if re.search(r"\d|`|[A-Za-z]_[A-Za-z]|[a-z][A-Z]", text) or phrases.FILE.search(text):
         return None
-    words = _subjects(text)
-    shared = words & _subjects("\n".join((known, *(text_of(message) for message in shown))))
-    is_vague = phrases.POLITE.search(text) is not None or len(shared) < LEAST_SHARED * len(words)
-    return "vague" if is_vague else None
+    if phrases.POLITE.search(text):
+        return "vague"
+    words, told = _subjects(text), _subjects(f"{record_text(shown)}\n{known}")
+    return "vague" if len(told) >= FEWEST_SUBJECTS and len(words & told) < LEAST_SHARED * len(words) else None
 
 
 def _subjects(text: str) -> frozenset[str]:
@@ -432,7 +432,8 @@ def _check_sentences(text: str, shown: Sequence[Message], known: str) -> Verdict
     marked = tuple(sentence for sentence, finding in found if finding.invented)
     corrected = tuple(f"{sentence} ({'; '.join(finding.facts)})" for sentence, finding in found if finding.facts)
     named: tuple[tuple[Fault, object], ...] = (("invented", marked), ("outdated", corrected), ("injected", removed))
-    is_other = len(set(invented)) > 1 and len(invented) > LARGEST_INVENTED * sum(finding.claims for _, finding in found)
+    is_other = len(invented) > LARGEST_INVENTED * sum(finding.claims for _, finding in found)
+    is_other = is_other and (len(set(invented)) > 1 or len(found) == 1)
     return Verdict(
         "" if is_other else "\n".join(kept).strip(),
         tuple(fault for fault, concerned in named if concerned),

@@ -21,9 +21,14 @@ NOTHING = re.compile(
 
 SCRATCHPAD = re.compile(r"<(analysis|thinking|scratchpad|think)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 CALL_AS_TEXT = re.compile(
-    r"<(?:tool_call|function_call|invoke|tool_use|function=)|```(?:tool_code|tool_call)"
-    r'|(?:```(?:json)?\s{0,9})?[\[{\s]{1,9}"(?:name|tool|tool_name|function)"\s{0,9}:'
+    r"<(?:tool_calls?|function_calls?|invoke|tool_use|function=|\|?(?:python_tag|tool))|<｜tool|\[TOOL_CALLS?\]"
+    r"|<[a-z][a-z0-9_]{2,30}>\s{0,9}<[a-z][a-z0-9_]{1,30}>|```(?:tool_code|tool_calls?)|(?:to=)?functions\.\w{2,40}"
+    r"|Action:[^\n]{1,80}\n{1,2}Action Input:"
+    r'|(?:```(?:json)?\s{0,9})?[\[{\s]{1,9}"(?:name|tool|tool_name|tool_calls|function|function_call|action|recipient_name)"\s{0,9}:',
+    re.IGNORECASE,
 )
+"""How a call begins that a model wrote as text, in the forms models know."""
+
 CONTINUES = re.compile(
     r"(?:(?:ok(?:ay)?|alright|great|right|sure|perfect|good|got it)\b\W{0,3})?(?:(?:now|next|then|first|so)\b\W{0,3})?"
     r"(?:i['’]ll|i will|i['’]m (?:now )?going to|i am (?:now )?going to|let me|let['’]s)\b(?! summar)"
@@ -85,7 +90,7 @@ WRITINGS = {
 
 # Sentences and their claims.
 
-BREAK = re.compile(r"(?:(?<=[^\W\d]{2}[.!?])|(?<=[\d`)\]*\"'/%][.!?]))\s+(?=[^\sa-z])|(?<=[。！？])(?=[^」』）\s])")
+BREAK = re.compile(r"(?:(?<=\w\w[.!?])|(?<=[`)\]*\"'/%][.!?]))\s+(?=[^\sa-z])|(?<=[。！？])(?=[^」』）\s])")
 HEADING = re.compile(r"\s*(?:#{1,6}\s|\*\*[^*\n]{1,80}\*\*[:：.]?\s*$|[^\n]{1,60}[:：]\s*$)")
 LABEL = re.compile(r"[\s*+•–-]{0,9}(?:\d{1,3}[.)]\s)?\*{0,2}([^\W\d][^:：.。\n`]{1,40})[:：.]\*{0,2}\s")
 LATER = re.compile(
@@ -225,7 +230,8 @@ INJECTED = re.compile(
     r"\b(?:ignore|disregard|forget|override) (?:(?:all|any|the|your|of|these) ){0,4}(?:previous|prior|above|earlier|"
     r"existing|other|system) "
     r"(?:instruction|rule|prompt|order|message|direction|guideline)s?"
-    r"|\b(?:note|notice|message|instructions?|attention|request)s? (?:to|for) (?:(?:all|any|the) ){0,3}(?:ai|llm|coding|language) ?"
+    r"|\b(?:note|notice|message|instructions?|attention|request)s? (?:to|for) (?:(?:all|any|the) ){0,3}(?:ai|llm|"
+    r"coding|language) ?"
     r"(?:assistants?|agents?|models?|bots?)"
     r"|\b(?:ai|llm|coding) (?:assistants?|agents?|models?)(?: reading this)?(?:[:,]| must| should| that| who)"
     r"|ki-(?:assistent|agent|modell|system)\w*.{0,40}(?:[:!]|müssen|sollen|bitte|gilt|anweisung)"

@@ -610,6 +610,23 @@ def summary_fields(body: Mapping[str, Any], output_tokens: int, *, has_tools: bo
     return {"max_tokens": output_tokens, **({"tool_choice": {"type": "none"}} if has_tools else {})}
 
 
+def shared_fields(body: Mapping[str, Any], fields: Item) -> Item:
+    """Return the fields of a summary that is to read a request's messages from the cache.
+
+    They are cached for one choice of tools, one way of thinking and one effort, so that these stay as they were; a call that
+    is made all the same is rejected. A choice that forces a call is replaced. With a budget for thinking, the answer may be as
+    long as the request's own, of which the budget is a part.
+    """
+    kept = {**fields, **thinking_fields(body)}
+    if dict_or_empty(body.get("tool_choice")).get("type") in (None, "auto", "none"):
+        kept = {name: value for name, value in kept.items() if name != "tool_choice"}
+        kept |= {"tool_choice": body["tool_choice"]} if "tool_choice" in body else {}
+    if "budget_tokens" in dict_or_empty(body.get("thinking")) and "max_tokens" in body:
+        kept |= {"thinking": body["thinking"], "max_tokens": body["max_tokens"]}
+    effort = dict_or_empty(body.get("output_config")).get("effort")
+    return kept if effort is None else {**kept, "output_config": {"effort": effort}}
+
+
 def with_system(system: str, items: list[Any]) -> Item:
     """Return the fields of a request with this system prompt and these messages."""
     return {"system": system, "messages": items}

@@ -193,8 +193,8 @@ def summary_body(wire: WireFormat, body: Body, request: SummaryRequest, shown: S
     items = [item for message in request.messages[-1:] for item in wire.encode_new(message)]
     fields = wire.summary_fields(body, request.output_tokens, has_tools=bool(kept.get("tools")))
     if request.shares_prefix:
-        thinking = anthropic.thinking_fields(body) if wire is ANTHROPIC_MESSAGES else {}
-        return {**kept, wire.items_field: [*shown, *items], **fields, **thinking}
+        fields = anthropic.shared_fields(body, fields) if wire is ANTHROPIC_MESSAGES else fields
+        return {**kept, wire.items_field: [*shown, *items], **fields}
     if request.messages[1:]:
         history = [*without_bound_thinking(wire, tuple(dropwhile(_is_system, shown))), *items]
         kept.pop("system_instruction", None)

@@ -44,10 +44,11 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     """Settings of a session: the model or the window, the policy, the summariser, plugins and callbacks.
 
     `summariser` is any callable, or the name of a model; `summariser_tokens` its window if it is not the session's own
-    model; `summary_seconds` how long it may take, longer if more than 4,800 tokens are asked for. `background`: write summaries ahead of need, so that no request waits for
-    one. `format` names the wire format if the first messages do not show it; `recall`: stubs name handles, because the requests
-    offer a way to ask for them. `plugins` are objects with hooks or what `installed_plugins()` returns. `patience_seconds`: how
-    long to wait for another process that is compacting this session. `environ` has the off switches
+    model; `summary_seconds` how long it may take, in proportion longer if more than 4,800 tokens are asked for. `background`:
+    write summaries ahead of need, so that no request waits for one. `format` names the wire format if the first messages do not
+    show it; `recall`: stubs name handles, because the requests offer a way to ask for them. `plugins` are objects with hooks or
+    what `installed_plugins()` returns. `patience_seconds`: how long to wait for another process that is compacting this session.
+    `environ` has the off switches
     (`INFOLD_DISABLE_AUTOCOMPACT`, `INFOLD_DISABLE_PRUNE`), read when a session is opened; by default the process environment.
     `working_window`: how many tokens of the window to work in; a request that cannot be made smaller may still fill the window.
     `bound_thinking`: whether the model refuses thinking once something before it changed; `None`: as the catalogue says, or a

@@ -15,7 +15,7 @@ from infold.core.compact import NO_NATIVE, NativeSummary, ledger_before, without
 from infold.core.cut import Cut, kept_size
 from infold.core.entries import Fault, Handle, Verdict
 from infold.core.events import Event, PreparationDiscarded, PreparedAhead, SummariserResumed, SummaryRejected
-from infold.core.gauge import PlanInputs, Rates, bound_of, estimated_tokens, gauge, scaled_tokens
+from infold.core.gauge import PlanInputs, Rates, bound_of, gauge, scaled_tokens
 from infold.core.judge import Answer, ModelAnswer, clean_text, hard_fault, judge, plain_fault, without_marks
 from infold.core.log import Log
 from infold.core.messages import (
@@ -64,8 +64,9 @@ CACHED_RATES = Rates(1.0, 0.1)
 LARGEST_KEPT_TOKENS, LARGEST_KEPT_SHARE = 2_000, 0.05
 """How much of what code writes next to a summary the summariser is shown, in all and of its window."""
 
-LONGEST_NAMES = 300
-"""Characters of invented names that a summariser is told of."""
+LONGEST_FAULT = 300
+"""Characters that a summariser is told of its fault. Room for them is left at the first try too, so that a head that is asked for
+in pieces is divided in the same way at the second."""
 
 REFUSED_SHARE = 0.5
 """How much less is sent at once to a summariser that refused a request without naming its limit."""
@@ -174,8 +175,12 @@ def request_summary(log: Log, plan: SummaryPlan, ask: Ask, publish: Publish) -> 
             summary = JudgedSummary(verdict.text, accepted, told.model, path=_newest_path(log))
             return bill.on(_native(told, log, summary))
         faults = (*faults, *verdict.faults)
-        additions = replace(plan.additions, fault=_fault_text(verdict))
-        plan = replace(plan, step=replace(plan.step, native=False), additions=additions)
+        plan = replace(
+            plan,
+            step=replace(plan.step, native=False),
+            additions=replace(plan.additions, fault=_fault_text(verdict)),
+            shares_prefix=plan.shares_prefix and "tool-calls" not in verdict.faults,  # it was offered the tools there
+        )
     verdict = replace(verdict, text="", faults=faults)
     rejected = SummaryRejected(log.session_id, faults, verdict.error)
     return bill.on(JudgedSummary(verdict=verdict, events=(rejected,), wait_seconds=wait_seconds))
@@ -183,8 +188,9 @@ def request_summary(log: Log, plan: SummaryPlan, ask: Ask, publish: Publish) -> 
 
 def _fault_text(verdict: Verdict) -> str:
     """Return what the summariser is told of its rejected answer."""
-    named = ", ".join(dict.fromkeys(verdict.invented))[:LONGEST_NAMES]
-    return "; ".join((*(FAULTS[fault] for fault in verdict.faults if fault in FAULTS), *((named,) if named else ())))
+    named = ", ".join(dict.fromkeys(verdict.invented))
+    said = (*(FAULTS[fault] for fault in verdict.faults if fault in FAULTS), *((named,) if named else ()))
+    return "; ".join(said)[:LONGEST_FAULT]
 
 
 def _native(told: ModelAnswer, log: Log, summary: JudgedSummary) -> JudgedSummary:
@@ -269,7 +275,7 @@ def _ask(log: Log, plan: SummaryPlan, bill: _Bill) -> ModelAnswer:
     additions = replace(additions, output_tokens=output_tokens)
     pieces = records(
         _head(log, plan),
-        additions,
+        replace(additions, fault="x" * LONGEST_FAULT),
         window_tokens=int(window / bound_of(log, plan.inputs)),
         output_tokens=output_tokens,
         ruler=token_ruler(log.rendering.estimate),
@@ -335,8 +341,8 @@ def _shared_room(log: Log, plan: SummaryPlan, additions: Additions) -> int:
 
 
 def _cached_view(log: Log, plan: SummaryPlan) -> tuple[Message, ...]:
-    """Return the view as it was last sent: what is newer is not cached, and stays visible. All of it if some of that is folded."""
-    shown = view(log, plan.inputs.policy.summary)
+    """Return the view as it was last sent: what is newer is not cached, and stays visible; all of it if that is folded too."""
+    shown = view(log, plan.inputs.policy.summary, brought=plan.sends_all)
     if log.reported is None or not _shows_sent(log, plan):
         return shown
     reply = log.live[log.index_of(log.reported.sequence) or 0].message.id

@@ -60,25 +60,67 @@ def test_what_cannot_be_repaired_is_rejected(answer: Answer, tokens: int, fault:
 
 
 @pytest.mark.parametrize(
-    "invention", ["src/other.py", "parse_everything", "9999", "loadAll", "FeedParser", "0badc0de", "notes.md"]
+    "invention",
+    ["src/other.py", "`parse_everything`", "9999", "`loadAll`", "0badc0de", "notes.md", "4,712 lines", "37 s"],
 )
-def test_a_line_with_something_invented_is_taken_out(invention: str) -> None:
-    """B5: a path, identifier, number or hash that occurs nowhere goes with its line; the rest stays."""
-    found = verdict(f"{GOOD}\nparseRow is gone.\nNothing else was touched.\nThen {invention} was changed too.")
+def test_a_claim_that_occurs_nowhere_is_marked(invention: str) -> None:
+    """B37: a path, a name in code formatting, a number or a hash that occurs nowhere is named behind its sentence."""
+    false = f"Then {invention} was found too."
+    found = verdict(f"{GOOD} {false} Nothing else was touched.")
+    name = invention.strip("`").split()[0]
 
-    assert found.is_accepted
-    assert invention not in found.text
-    assert found.invented == (invention,)
-    assert found.faults == ("invented",)
-    assert "9f8e7d6c" in found.text
+    assert f"{false} (not found in the record: {name}) Nothing else" in found.text
+    assert (found.invented, found.marked, found.faults) == ((name,), (false,), ("invented",))
+    assert found.removed == ()
 
 
-def test_too_much_invention_is_rejected_whole() -> None:
-    """B5: where a third of the lines is invented, the others are not trusted either."""
-    found = verdict("src/feed.py was read.\nsrc/one.py was written.\nsrc/two.py was written.")
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "It is a client/server design, for reading and/or writing.",
+        "All 8/8 went well on macOS with JavaScript and Node.js.",
+        "It is due on 14 March 2026, at 09:41, in version 3.11.4.",
+        "It takes about 900 ms, more than 35 % of the time.",
+        "The full path is /home/x/src/feed.py, and vendor/ was not touched.",
+        "Use snake_case names such as `parse_everything`.",
+        "The logs are in `logs/*.txt` and /var/log/{name}/feed.",
+        "| src/feed.py | 128 lines |",
+        "## Read/write and src/other.py",
+        "Next: write `tests/test_other.py`.",
+        "A test in tests/test_other.py should be considered.",
+        "```\nsrc/other.py\n```",
+    ],
+)
+def test_what_is_no_claim_is_left_alone(sentence: str) -> None:
+    """B37: slashes between words, dates, versions, estimates, headings, code blocks and proposals claim nothing."""
+    found = verdict(f"{GOOD}\n{sentence}")
+
+    assert (found.text, found.faults) == (f"{GOOD}\n{sentence}", ())
+
+
+def test_a_row_of_a_table_stays_one() -> None:
+    """B37: a remark stands in the last cell."""
+    found = verdict(f"{GOOD}\n| src/other.py | done |")
+
+    assert found.text.endswith("| src/other.py | done (not found in the record: src/other.py) |")
+
+
+def test_a_summary_of_something_else_is_rejected() -> None:
+    """B5, B37: where most claims, or the only one, occur nowhere, the rest is not trusted either."""
+    found = verdict("src/feed.py was read. src/one.py was written. src/two.py was written.")
 
     assert not found.is_accepted
     assert found.invented == ("src/one.py", "src/two.py")
+    assert not verdict("Wrote src/one.py and it works.").is_accepted
+    assert verdict("Wrote src/one.py and it works. The reader was ported too.").is_accepted
+
+
+def test_the_tail_is_known() -> None:
+    """B37: what the summariser was shown of the messages that stay is not invented."""
+    tail = numbered((user("Then write src/other.py."),), prefix="t")
+    found = judge(Answer(f"{GOOD} src/other.py is next."), HISTORY, tail=tail, replaced_tokens=900, answer_tokens=9)
+
+    assert found.marked == ()
 
 
 def test_what_older_notes_knew_is_not_invented() -> None:
@@ -113,11 +155,23 @@ def test_broken_arguments_and_reasoning_are_passed_over() -> None:
 @pytest.mark.parametrize(
     ("said", "summary", "accepted"),
     [
-        ("テストを必ず実行してください。", "The tests were run and everything passed at last.", False),
+        ("テストを必ず実行してください。", "The tests were run and everything passed at last.", True),
+        ("テストを必ず実行してください。", "不要修改数据库结构，测试已经全部完成。", False),
+        (
+            "テストを必ず実行してください。",
+            "Les tests ont été lancés et il faut écrire les pages dans le dossier.",
+            False,
+        ),
+        (
+            "Bitte die Tests ausführen, und nicht auf den Port achten.",
+            "Die Tests sind mit dem Port nicht gelaufen.",
+            True,
+        ),
+        ("Please run the tests.", "Los tests se han ejecutado y no hay que cambiar el puerto para la prueba.", False),
         ("テストを必ず実行してください。", "テストを実行し、すべて成功した。残りはドキュメントだけである。", True),
-        ("반드시 테스트를 실행하세요.", "Everything was tested and found to be good.", False),
-        ("不要修改数据库结构。", "The structure was left alone as was asked.", False),
-        ("Не меняй структуру базы данных.", "The structure was left alone as was asked.", False),
+        ("반드시 테스트를 실행하세요.", "Everything was tested and found to be good.", True),
+        ("不要修改数据库结构。", "作業は順調に進んでおり、テストもすべて実行した。", False),
+        ("不要修改数据库结构。", "数据库结构没有修改，其余的工作已经按照要求全部完成了。", True),
         ("Не меняй структуру базы данных.", "Структура базы данных не изменена, тесты пройдены.", True),
         ("Please run the tests.", "Everything was tested and found to be good.", True),
         ("Please run the tests.", "テストを実行し、すべて成功した。残りはドキュメントだけである。", False),
@@ -125,7 +179,7 @@ def test_broken_arguments_and_reasoning_are_passed_over() -> None:
     ],
 )
 def test_the_language_is_the_users(said: str, summary: str, accepted: bool) -> None:
-    """B5: a person is not summarised in a writing that is not theirs."""
+    """B5: a summary is in a language of the conversation, or in English."""
     assert verdict(summary, history=numbered((user(said),))).is_accepted is accepted
 
 

@@ -75,8 +75,10 @@ def test_a_shared_request_extends_the_ordinary_one() -> None:
 
     assert request.system == "the main prompt"
     assert request.messages[:2] == view
-    assert text_of(request.messages[2]) == instruction(Additions())
+    assert text_of(request.messages[2]).endswith(instruction(Additions()))
     assert request.output_tokens == 900
+    for words in ("neither continue", "language the user writes", "exactly", "Call no tools", "not addressed to you"):
+        assert words in text_of(request.messages[2])
 
 
 def told(head: tuple[Message, ...], *, window: int, additions: Additions = Additions()) -> list[str]:

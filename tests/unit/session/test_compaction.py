@@ -114,7 +114,7 @@ def test_an_older_summary_is_merged() -> None:
 
 
 def test_a_shared_prefix_is_used_where_it_is_cheaper() -> None:
-    """B16: with cached prices known and room for it, the summary is asked for at the end of the ordinary request."""
+    """B16: with cached prices known and room for it, the summary is asked for at the end of the request as it was last sent."""
     history = numbered(
         [
             user("Port the parser."),
@@ -130,7 +130,7 @@ def test_a_shared_prefix_is_used_where_it_is_cheaper() -> None:
 
     assert request.shares_prefix
     assert request.system == "main prompt"
-    assert request.messages[: len(history)] == history
+    assert request.messages[:-1] == history[:-1]
 
 
 def test_a_manual_compaction_happens_once() -> None:

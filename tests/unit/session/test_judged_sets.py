@@ -117,7 +117,11 @@ def test_other_sentences_of_bad_summaries_stay() -> None:
         found = judged(summary.session, summary.text)
         if not summary.false or not found.verdict.is_accepted:
             continue
-        true = [one for one in sentences_of(summary.text) if not any(one in false or false in one for false in summary.false)]
+        true = [
+            one
+            for one in sentences_of(summary.text)
+            if not any(one in false or false in one for false in summary.false)
+        ]
         stated += len(true)
         touched += sum(any(one in other or other in one for other in found.touched) for one in true)
     print(f"\n{touched} of {stated} true sentences touched")
