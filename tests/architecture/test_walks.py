@@ -58,8 +58,8 @@ TOUR = Path(__file__).parents[2] / "docs" / "tour.md"
 
 CEILINGS = {
     "fit": Ceiling(files=26, functions=266),
-    "session": Ceiling(files=40, functions=410),
-    "gateway": Ceiling(files=55, functions=661),
+    "session": Ceiling(files=40, functions=439),
+    "gateway": Ceiling(files=55, functions=692),
     "agent": Ceiling(files=40, functions=305),
 }
 """A walk that needs a higher ceiling needs a reason in its commit."""

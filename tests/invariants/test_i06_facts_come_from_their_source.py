@@ -7,6 +7,7 @@ import pytest
 from infold import fit
 from infold.core.checkpoint_text import OPENING
 from infold.core.events import Event, SummaryRejected
+from infold.core.judge import Answer
 from infold.core.messages import Message, UserMessage
 from infold.core.policy import INFOLD
 from infold.core.view import view
@@ -91,9 +92,10 @@ def test_i06_the_prompt_is_sent_as_it_is(wire: WireFormat, item: object) -> None
 
 
 def test_i06_the_users_language_is_kept() -> None:
-    """B5: a summary in another language than the user's is rejected, and the user's own words stand instead."""
+    """B5: a summary in a language that is neither used nor English is rejected, and the user's own words stand instead."""
     asked = "请把解析器移植到新的接口，不要修改数据库结构。"
-    session, events = opened("infold", OPENAI_CHAT, notes=Notetaker()), list[Event]()
+    french = Answer("Les fichiers ont été lus et il faut écrire les pages dans le dossier pour que les tests passent.")
+    session, events = opened("infold", OPENAI_CHAT, notes=Notetaker(french)), list[Event]()
     for ready in played(session, OPENAI_CHAT, story(30, opening=asked)):
         events += ready.events
 

@@ -119,7 +119,7 @@ def test_i12_the_next_compaction_begins_at_the_last(name: str) -> None:
 
     assert "Now part 0." in first
     assert GOOD_NOTES in notes.shown
-    assert notes.shown.count("Now part 0.") == 1
+    assert notes.shown.partition("</record>")[0].count("Now part 0.") == 1
     assert told.count(GOOD_NOTES) == 1
 
 

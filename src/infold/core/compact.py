@@ -343,6 +343,9 @@ def compacted_event(log: Log, checkpoint: Checkpoint, inputs: PlanInputs) -> Com
         error="" if verdict is None else verdict.error,
         safety=checkpoint.safety,
         native=bool(checkpoint.native),
+        marked=0 if verdict is None else len(verdict.marked),
+        corrected=0 if verdict is None else len(verdict.corrected),
+        removed=0 if verdict is None else len(verdict.removed),
     )
 
 

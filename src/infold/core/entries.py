@@ -178,10 +178,17 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag
     def note(self) -> str:
         """The part of the text that code wrote; next to a provider's own summary, also what that one invented."""
         written = self.text.removesuffix(self.narrative).rstrip() if self.narrative else self.text
-        invented = () if self.verdict is None or not self.native else self.verdict.invented
-        return f"{written}\n\n{_DOUBTS}: {', '.join(invented)}" if invented else written
+        verdict = self.verdict if self.native else None
+        if verdict is None:
+            return written
+        names = (f"{_DOUBTS}: {', '.join(verdict.invented)}",) if verdict.invented else ()
+        wrong = "\n- ".join(
+            (_WRONG, *verdict.corrected, *(f"Leave this out of account: {one}" for one in verdict.removed))
+        )
+        return "\n\n".join((written, *names, *((wrong,) if verdict.corrected or verdict.removed else ())))
 
 
+_WRONG = "Of what the summary at the beginning says, the record knows better:"
 _DOUBTS = "The summary at the beginning mentions what the record does not show; check it before you rely on it"
 
 

@@ -43,7 +43,8 @@ class Compacted(Struct, frozen=True, tag_field="event", tag="session.compacted")
     `faults` are what the judge repaired or why it rejected the model's summary; `outdated_thinking` as for a pruning.
     `saving` is the expected saving of a fold made for its price, over the calls to come, in US dollars. `error` is the
     model's own error if it failed. `safety` names what infold did beyond the preset's document (see `Checkpoint`).
-    `native`: the provider compacted the head itself.
+    `native`: the provider compacted the head itself. `marked`, `corrected` and `removed` count the sentences of the summary
+    that name something unknown, to which the log's own knowledge was added, and that were taken out.
     """
 
     session_id: str
@@ -62,6 +63,9 @@ class Compacted(Struct, frozen=True, tag_field="event", tag="session.compacted")
     error: str = ""
     safety: tuple[str, ...] = ()
     native: bool = False
+    marked: int = 0
+    corrected: int = 0
+    removed: int = 0
 
     @property
     def outcome(self) -> Literal["summarised", "folded"]:

@@ -72,7 +72,7 @@ FUNCTION_WORDS = {
         "dutch": "het een van en niet zijn voor met wordt werd op te",
     }.items()
 }
-"""Common words by which languages in Latin letters are told apart."""
+"""Common words by which languages in Latin letters are distinguished."""
 
 WRITINGS = {
     "latin": re.compile(r"[A-Za-zÀ-ɏ]"),
@@ -245,7 +245,7 @@ INJECTED = re.compile(
 """Text that addresses the assistant, in the output of a tool."""
 
 REPORTS = re.compile(
-    r"\b(?:hidden|comments?|contain\w*|inject\w*|told|tells|asks|asked|addressed|ignored|not follow\w*|untrusted|"
+    r"\b(?:hidden|comments?|contain\w*|inject\w*|t(?:old|ells)|asks|asked|addressed|ignored|not follow\w*|untrusted|"
     r"malicious|versteckt\w*|"
     r"kommentar\w*|enthält|enthielt|befolgt|ignoriert|fordert\w*|aufforder\w*|angeblich\w*|eingeschleust\w*)\b"
     r"|含まれ|混ざ|従って|従わ|無視した|書かれて|埋め込|包含|隐藏|注入|没有(?:执行|理会|照做|遵循|听从)|未(?:执行|"

@@ -70,7 +70,7 @@ MOST_PLACES = 3
 
 
 WORDS_PER_TOKEN = 0.6
-"""A cautious ratio for the size that a summariser is told."""
+"""A cautious ratio for the size that the instruction states."""
 
 
 SMALLEST_RECORD_TOKENS = 256
@@ -142,7 +142,7 @@ FAULTS: dict[Fault, str] = {
     "vague": "it named nothing from the record",
     "continues": "it continued the work; describe the work instead",
 }
-"""What a summariser is told about its first answer when it is asked once more."""
+"""What the second request says about the first answer."""
 
 
 SEVEN_SECTIONS = (
@@ -164,7 +164,7 @@ class Additions(Struct, frozen=True):
     `earlier` is the older summary, `later` how the conversation continues after the record, so that finished work is
     not listed as open. `request` is what the user asked for last. `kept` is what code writes next to the summary; `beside`:
     it does, although it is not shown. `kept_from` is how the first message begins that stays visible. `output_tokens` is
-    the room for the summary, 0 if it is not to be told. `fault` says why an earlier answer could not be used.
+    the room for the summary, 0 to leave it unstated. `fault` says why an earlier answer could not be used.
     """
 
     contexts: tuple[str, ...] = ()
@@ -247,13 +247,13 @@ def escape_record(text: str) -> str:
     return _CLOSINGS.sub(r"<\\/\1", text)
 
 
-def later_text(tail: Sequence[Message]) -> str:
+def later_text(tail: Sequence[Message], most: int = LONGEST_LATER) -> str:
     """Return what follows a record, in order: the newest requests of the user whole, then other parts, newest first, in
     short, as many as there is room for."""
     blocks = {place: _block(message, LONGEST_LATER_PART) for place, message in enumerate(tail)}
     users = [place for place, message in enumerate(tail) if is_genuine_user(message)]
-    blocks.update({place: _shorten(_block(tail[place], LONGEST_LATER), LONGEST_LATER) for place in users})
-    room, chosen = LONGEST_LATER, list[int]()
+    room, chosen = min(most, LONGEST_LATER), list[int]()
+    blocks.update({place: _shorten(_block(tail[place], room), room // 2) for place in users})
     for place in (*reversed(users), *(place for place in reversed(blocks) if place not in users)):
         if blocks[place] and len(blocks[place]) <= room:
             chosen.append(place)

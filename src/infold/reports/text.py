@@ -54,6 +54,10 @@ FAULTS: dict[Fault, str] = {
     "language": "it was not in the user's language",
     "too-large": "it was hardly smaller than what it replaces",
     "invented": "it named things that occur nowhere in the session",
+    "vague": "it said nothing about the session",
+    "continues": "it continued the work instead of summarising",
+    "outdated": "the session knows better what some sentences say",
+    "injected": "it repeated an instruction from the output of a tool",
 }
 """Why the judge did not accept a summary as it was."""
 

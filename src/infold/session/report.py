@@ -247,9 +247,16 @@ def _describe_change(event: Pruned | Clipped | Compacted) -> str:
         case Compacted():
             what = f"folded {_number(event.folded_messages, 'message')}"
     own = "; this step is infold's own, the preset has none" if event.reason == "safety" else ""
-    beyond = describe_safety(event) if isinstance(event, Compacted) else ""
+    beyond = f"{_describe_review(event)}{describe_safety(event)}" if isinstance(event, Compacted) else ""
     change = f"{event.tokens_before:,} → {event.tokens_after:,} tokens"
     return f"{what}: {change}, because {REASONS[event.reason]}{own}{beyond}"
+
+
+def _describe_review(event: Compacted) -> str:
+    """Return what the judge did to the summary's sentences; empty if nothing."""
+    done = ((event.marked, "marked"), (event.corrected, "corrected"), (event.removed, "removed"))
+    told = ", ".join(f"{count} {what}" for count, what in done if count)
+    return f"; sentences of the summary: {told}" if told else ""
 
 
 def _number(count: int, noun: str) -> str:

@@ -61,11 +61,17 @@ LEAST_OUTPUT_SHARE = 0.5
 CACHED_RATES = Rates(1.0, 0.1)
 """What the cache of a provider without known prices saves, if its reports show that it caches."""
 
-LARGEST_KEPT_TOKENS, LARGEST_KEPT_SHARE = 2_000, 0.05
-"""How much of what code writes next to a summary the summariser is shown, in all and of its window."""
+LARGEST_KEPT_TOKENS, LARGEST_KEPT_SHARE, LEAST_KEPT_WINDOW = 2_000, 0.05, 24_000
+"""How much of what code writes next to a summary the summariser is shown, in all and of its window; none in a small window."""
+
+FILLED_SHARE = 0.95
+"""How much of a summariser's window is filled at most, since it may count more than the session's own model."""
+
+LATER_PART = 8
+"""A summariser is shown no more characters of the kept tail than this part of its window in tokens."""
 
 LONGEST_FAULT = 300
-"""Characters that a summariser is told of its fault. Room for them is left at the first try too, so that a head that is asked for
+"""Characters of the fault in a second request. Room for them is left at the first try too, so that a head that is asked for
 in pieces is divided in the same way at the second."""
 
 REFUSED_SHARE = 0.5
@@ -187,7 +193,7 @@ def request_summary(log: Log, plan: SummaryPlan, ask: Ask, publish: Publish) -> 
 
 
 def _fault_text(verdict: Verdict) -> str:
-    """Return what the summariser is told of its rejected answer."""
+    """Return what the second request says about a rejected answer."""
     named = ", ".join(dict.fromkeys(verdict.invented))
     said = (*(FAULTS[fault] for fault in verdict.faults if fault in FAULTS), *((named,) if named else ()))
     return "; ".join(said)[:LONGEST_FAULT]
@@ -248,7 +254,9 @@ class _Bill:
 def _ask(log: Log, plan: SummaryPlan, bill: _Bill) -> ModelAnswer:
     """Ask once: with the ordinary request if that is cheaper and fits, else record by record (summary of summaries)."""
     policy, budget = plan.inputs.policy.summary, plan.step.budget_tokens
-    additions = replace(plan.additions, request=_newest_request(log), beside=policy.ledger, output_tokens=budget)
+    additions = plan.additions
+    if policy.judged:  # documents have their own prompt
+        additions = replace(additions, request=_newest_request(log), beside=policy.ledger, output_tokens=budget)
     if plan.step.native:
         first_kept = log.live[plan.step.cut.index].message.id
         shown = view(log, policy, brought=plan.sends_all)
@@ -264,21 +272,23 @@ def _ask(log: Log, plan: SummaryPlan, bill: _Bill) -> ModelAnswer:
         kept = log.live[plan.step.cut.index :]
         additions = replace(additions, output_tokens=room, kept_from=beginning_of(kept[0].message) if kept else "")
         return bill.ask(shared_request(plan.system, _cached_view(log, plan), additions, output_tokens=room))
+    window = _summariser_window(plan)
     additions = replace(
         additions,
         earlier=_earlier(log),
-        later=later_text(_tail(log, plan)) if policy.shows == "head-and-tail" else "",
-        kept=_kept_text(log, plan) if policy.ledger else "",
+        later=later_text(_tail(log, plan), window // LATER_PART) if policy.shows == "head-and-tail" else "",
+        kept=_kept_text(log, plan) if policy.ledger and window >= LEAST_KEPT_WINDOW else "",
     )
-    window = _summariser_window(plan)
     output_tokens = min(budget, int(window * LARGEST_OUTPUT_SHARE))
     additions = replace(additions, output_tokens=output_tokens)
     pieces = records(
         _head(log, plan),
         replace(additions, fault="x" * LONGEST_FAULT),
-        window_tokens=int(window / bound_of(log, plan.inputs)),
+        window_tokens=int(window * FILLED_SHARE / bound_of(log, plan.inputs)),
         output_tokens=output_tokens,
-        ruler=token_ruler(log.rendering.estimate),
+        ruler="features"
+        if plan.summariser_tokens
+        else token_ruler(log.rendering.estimate),  # another model counts otherwise
     )
     fault = plain_fault if policy.judged else hard_fault
     told, earlier = ModelAnswer(Answer("")), bill.earlier if bill.piece else additions.earlier

@@ -81,7 +81,7 @@ def test_a_claim_that_occurs_nowhere_is_marked(invention: str) -> None:
         "All 8/8 went well on macOS with JavaScript and Node.js.",
         "It is due on 14 March 2026, at 09:41, in version 3.11.4.",
         "It takes about 900 ms, more than 35 % of the time.",
-        "The full path is /home/x/src/feed.py, and vendor/ was not touched.",
+        "The full path is /srv/x/src/feed.py, and vendor/ was not touched.",
         "Use snake_case names such as `parse_everything`.",
         "The logs are in `logs/*.txt` and /var/log/{name}/feed.",
         "| src/feed.py | 128 lines |",

@@ -87,6 +87,16 @@ def test_a_value_that_may_be_back_is_not_corrected(drafts: tuple[Message, ...]) 
     assert verdict("Port 8080.", *drafts).corrected == ()
 
 
+def test_broken_calls_are_passed_over() -> None:
+    """B37: a result without its call, and edits of an unknown shape, tell nothing."""
+    drafts = (
+        *edited('{"path": "src/config.py", "edits": ["retries = 2", 3]}'),
+        *numbered((result(output="8081"),), prefix="q"),
+    )
+
+    assert verdict("It makes retries = 2 of them.", *drafts).corrected == ()
+
+
 def test_a_failed_edit_replaces_nothing() -> None:
     """B37: what an edit that failed would have changed is as it was."""
     failed = (calls("edit", arguments=EDITS), result(output="Error: no match", status="error"))

@@ -10,14 +10,16 @@ from tests.support.provider_rules import problems
 from infold.core.budget import Window
 from infold.core.events import Compacted, Event, PreparedAhead, SummaryRejected
 from infold.core.summary_request import COMPACTION_AGENT, Additions, SummaryRequest, own_request
+from infold.core.tokens import measure
 from infold.errors import ModelError
-from infold.formats.registry import OPENAI_CHAT
+from infold.formats.registry import ANTHROPIC_MESSAGES, OPENAI_CHAT, WireFormat
 from infold.proxy.managed_request import OwnRequest, UpstreamReply, summarise_upstream
+from infold.proxy.request import ParsedRequest, parse_request
 from infold.proxy.sessions import SessionPool
 from infold.session.settings import SessionSettings
 from infold.stores.memory import MemoryStore
 
-from .talks import TOOLS, Item, Talk, answer, no_model, record, request_of, sent_by
+from .talks import CHAT, TOOLS, Item, Talk, answer, no_model, record, request_of, sent_by
 
 MODEL, WINDOW = "gpt-4o", 20_000
 NOTES = "The importer is being ported step by step; nothing is finished yet."
@@ -122,6 +124,66 @@ def test_a_shared_prefix_is_the_ordinary_request() -> None:
     assert asked["tools"] == request_of(items).body["tools"]
     assert asked["tool_choice"] == "none"
     assert "Write notes" in asked["messages"][-1]["content"]
+
+
+def ordinary_and_summary(wire: WireFormat, window: int, words: int) -> tuple[Item, Item]:
+    """The last ordinary request of a session with large tool results, and the request for its first summary."""
+    provider = Provider()
+    pool = SessionPool(MemoryStore(), SessionSettings(window=window))
+    fields: Item = {"model": "claude-sonnet-4-5", "max_tokens": 900}
+    fields |= (
+        {"tools": TOOLS}
+        if wire is OPENAI_CHAT
+        else {"tools": [{"name": "bash", "input_schema": {}}], "system": "Be brief."}
+    )
+    items: list[Item] = [{"role": "user", "content": "Port the importer."}]
+    path = CHAT if wire is OPENAI_CHAT else "/v1/messages"
+    sent: Item = {}
+    for number in range(400):
+        parsed = parse_request(path, {}, msgspec.json.encode({**fields, "messages": items}))
+        assert isinstance(parsed, ParsedRequest)
+        managed = pool.begin(parsed, provider)
+        if provider.bodies:
+            return sent, provider.bodies[0]
+        sent = msgspec.json.decode(managed.content)
+        tokens, output = tokens_of(sent), f"line {number} of output. " * words
+        if wire is OPENAI_CHAT:
+            call = {"id": f"c{number}", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
+            reply = answer(f"Part {number}.", tokens=tokens, calls=(call,))
+            items += [reply["choices"][0]["message"], {"role": "tool", "tool_call_id": f"c{number}", "content": output}]
+        else:
+            block = {"type": "tool_use", "id": f"c{number}", "name": "bash", "input": {}}
+            usage = {"input_tokens": tokens, "output_tokens": 20}
+            reply = {"role": "assistant", "content": [block], "stop_reason": "tool_use", "usage": usage}
+            found = {"type": "tool_result", "tool_use_id": f"c{number}", "content": output}
+            items += [{"role": "assistant", "content": [block]}, {"role": "user", "content": [found]}]
+        record(managed, msgspec.json.encode(reply))
+    raise AssertionError("no summary was asked for")
+
+
+def tokens_of(value: object) -> int:
+    """What a scripted provider counts for a part of a request."""
+    return measure(msgspec.json.encode(value).decode(), "features")
+
+
+CACHE_KEYS = ("model", "system", "tools")
+"""What stands before the messages in a provider's cache."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [60, 300])
+@pytest.mark.parametrize("window", [16_000, 32_000, 64_000, 128_000, 200_000])
+@pytest.mark.parametrize("wire", [OPENAI_CHAT, ANTHROPIC_MESSAGES], ids=lambda wire: wire.name)
+def test_summaries_are_read_from_the_cache(wire: WireFormat, window: int, words: int) -> None:
+    """B16: by the provider's count nine tenths of a summary request were in the last ordinary request, at every window."""
+    sent, asked = ordinary_and_summary(wire, window, words)
+    common = [now for before, now in zip(sent["messages"], asked["messages"], strict=False) if before == now]
+
+    assert asked["messages"][: len(common)] == common
+    assert all(sent.get(key) == asked.get(key) for key in CACHE_KEYS)
+    assert wire is OPENAI_CHAT or "tool_choice" not in asked
+    assert tokens_of(common) >= 0.9 * tokens_of(asked["messages"])
+    assert "Write notes" in str(asked["messages"][-1])
 
 
 def test_each_request_asks_by_its_own_way() -> None:

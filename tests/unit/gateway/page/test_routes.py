@@ -377,7 +377,7 @@ def test_a_compaction_opens_as_before_and_after() -> None:
             "by code By code.",
             "by gpt-5-mini All was told.",
         ),
-        *("Accepted after repair", "It is in lost/city.py.", "Not found in the session", "Requests 1", "Undo"),
+        *("Accepted with remarks", "It is in lost/city.py.", "Not found in the session", "Requests 1", "Undo"),
     ):
         assert told in words, told
 
