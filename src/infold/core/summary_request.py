@@ -253,7 +253,9 @@ def later_text(tail: Sequence[Message], most: int = LONGEST_LATER) -> str:
     blocks = {place: _block(message, LONGEST_LATER_PART) for place, message in enumerate(tail)}
     users = [place for place, message in enumerate(tail) if is_genuine_user(message)]
     room, chosen = min(most, LONGEST_LATER), list[int]()
-    blocks.update({place: _shorten(_block(tail[place], room), room // 2) for place in users})
+    for place in users:
+        whole = _block(tail[place], room)
+        blocks[place] = whole if len(whole) <= room else _shorten(whole, room // 2)
     for place in (*reversed(users), *(place for place in reversed(blocks) if place not in users)):
         if blocks[place] and len(blocks[place]) <= room:
             chosen.append(place)
