@@ -94,8 +94,9 @@ def test_a_bad_summary_gives_way(life: Life, bad: str) -> None:
 
 @each_life
 def test_a_summary_in_another_language_gives_way(life: Life) -> None:
-    """B5: who writes Chinese is not given English notes; the fold by code has the request word for word."""
-    with serving(in_turn(Say(GOOD))) as server:
+    """B5: who writes Chinese is not given French notes; the fold by code has the request word for word."""
+    french = "Les fichiers ont été lus et il faut écrire les pages dans le dossier pour que les tests passent."
+    with serving(in_turn(Say(french))) as server:
         lived = life(server, history(CHINESE))
 
     check_answered(lived, CHINESE)
@@ -115,15 +116,16 @@ def test_a_good_summary_stands(life: Life) -> None:
 
 
 @each_life
-def test_an_invented_line_is_taken_out(life: Life) -> None:
-    """B5: of notes that are otherwise true the false line goes, and the report says that something was invented."""
+def test_an_invented_name_is_marked(life: Life) -> None:
+    """B37: a name that occurs nowhere is marked, nothing is lost, and the report says that something was invented."""
     lines = [GOOD, "Each part went well.", "Nothing is open.", "All moved to src/nowhere.py.", "The user is content."]
     with serving(in_turn(Say("\n".join(lines)))) as server:
         lived = life(server, history())
 
     check_answered(lived)
     check_summarised(lived, "invented")
-    assert "nowhere" not in str(lived.sent)
+    assert "All moved to src/nowhere.py. (not found in the record: src/nowhere.py)" in str(lived.sent)
+    assert "The user is content." in str(lived.sent)
 
 
 @each_life

@@ -255,6 +255,8 @@ def _vague_fault(text: str, shown: Sequence[Message], known: str) -> Fault | Non
         return None
     if phrases.POLITE.search(text):
         return "vague"
+    if _script(text) != "latin":  # a few sentences share few pairs of characters
+        return None
     words, told = _subjects(text), _subjects(f"{record_text(shown)}\n{known}")
     return "vague" if len(told) >= FEWEST_SUBJECTS and len(words & told) < LEAST_SHARED * len(words) else None
 

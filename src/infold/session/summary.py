@@ -45,7 +45,7 @@ from infold.core.summary_request import (
     records,
     shared_request,
 )
-from infold.core.tokens import NO_SIZE, Size, measure, token_ruler
+from infold.core.tokens import NO_SIZE, Size, measure, token_ruler, total_size
 from infold.core.view import view
 from infold.errors import ModelBusy, ModelError, ModelOverflow, reason_of
 
@@ -280,7 +280,7 @@ def _ask(log: Log, plan: SummaryPlan, bill: _Bill) -> ModelAnswer:
         kept=_kept_text(log, plan) if policy.ledger and window >= LEAST_KEPT_WINDOW else "",
     )
     output_tokens = min(budget, int(window * LARGEST_OUTPUT_SHARE))
-    additions = replace(additions, output_tokens=output_tokens)
+    additions = replace(additions, output_tokens=output_tokens if policy.judged else 0)
     pieces = records(
         _head(log, plan),
         replace(additions, fault="x" * LONGEST_FAULT),
@@ -341,7 +341,8 @@ def _shared_room(log: Log, plan: SummaryPlan, additions: Additions) -> int:
     rates = inputs.rates or (CACHED_RATES if reported.usage.cache_read else None)
     ruler, window = token_ruler(log.rendering.estimate), _summariser_window(plan)
     asked = int(measure(instruction(additions), ruler) * bound_of(log, inputs))
-    sent = min(gauge(log, inputs).upper_tokens, reported.usage.context if _shows_sent(log, plan) else LARGEST_TOKENS)
+    newer = log.live[log.index_of(reported.sequence) or 0 :] if _shows_sent(log, plan) else ()
+    sent = gauge(log, inputs).upper_tokens - log.calibration.apply(total_size(map(log.size_of, newer)))
     room = window - sent - asked
     if rates is None or room < LEAST_OUTPUT_SHARE * plan.step.budget_tokens:
         return 0
