@@ -190,6 +190,8 @@ def _lines(one: ShownEntry, titles: Mapping[MessageId, str], *, full: bool, plai
             text = f"{rule} [{one.number}] checkpoint{change}, because {REASONS[checkpoint.reason]} {rule}"
             yield Text(text, style="bold green")
             yield from _block(checkpoint.text)
+            for sentence in checkpoint.verdict.removed if checkpoint.verdict else ():
+                yield Text(f"· removed from the summary: {printable(sentence)}", style="dim")
         case _:
             yield Text(f"· [{one.number}] {printable(words)}", style="dim")
 

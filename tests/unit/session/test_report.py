@@ -5,9 +5,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from infold import Fitted, WindowExceeded, fit
 from infold.catalogue import Prices
+from infold.core.events import Compacted
 from infold.core.messages import (
     AssistantMessage,
     FilePart,
@@ -21,13 +23,23 @@ from infold.core.messages import (
     ToolResultPart,
     UserMessage,
 )
-from infold.session.report import CATEGORIES, cost_of, tokens_by_category
+from infold.session.report import CATEGORIES, cost_of, describe_event, tokens_by_category
 
 WINDOW = 4_096
 CHECKPOINT_FRAME = 4
 """The frame of the message a fold stands in, which the log's own sum leaves out."""
 LONG = "The ferry from the old quay is late when its berth is taken by another one. " * 40
 LOG = "09:14 INFO ferry.store: route 17 is late in 42 ms\n" * 130
+
+
+def test_remarks_of_the_judge_are_counted() -> None:
+    """B37: the line of a compaction says how many sentences of its summary were marked, corrected or removed."""
+    plain = Compacted("s", 4, 900, 100, "trigger")
+
+    assert describe_event(plain).endswith("because the trigger was reached")
+    assert describe_event(replace(plain, marked=2, removed=1)).endswith(
+        "; sentences of the summary: 2 marked, 1 removed"
+    )
 
 
 def turn(number: int, *, shown: str = "ok", told: str = "Done.") -> list[Any]:
