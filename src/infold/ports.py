@@ -12,10 +12,10 @@ from typing import Any, Protocol, Self, TypeAlias, runtime_checkable
 
 from msgspec import Struct
 
-from infold.core.entries import Checkpoint, Entry, Handle, Reason
+from infold.core.entries import Checkpoint, Entry, Reason
 from infold.core.judge import Answer, ModelAnswer
 from infold.core.messages import Message, ModelRef, SessionId
-from infold.core.recall import Document
+from infold.core.recall import Document, Hit
 from infold.core.summary_request import Additions, SummaryRequest
 from infold.errors import UnusableKey, kind_of
 
@@ -97,13 +97,6 @@ class StoredSession(Struct, frozen=True):
     changed_ms: int
 
 
-class Found(Struct, frozen=True):
-    """A part that contains some of the searched tokens; the score grows with their number and rarity."""
-
-    handle: Handle
-    score: float
-
-
 class Store(Protocol):
     """Stores logs: what a session needs."""
 
@@ -158,9 +151,9 @@ class Archive(Protocol):
 class Finder(Protocol):
     """Search in what was pruned or folded."""
 
-    def search(self, key: SessionKey, tokens: Sequence[str], *, most: int) -> Sequence[Found]:
-        """Return the parts that contain any of these tokens (of `core.recall.search_tokens`), best first, of equals the
-        newest."""
+    def search(self, key: SessionKey, query: str, *, most: int) -> Sequence[Hit]:
+        """Return the passages of all parts that answer a query best, as `core.recall.Index` ranks them, of equals the newest
+        first."""
         ...
 
     def read(self, key: SessionKey, handle: str) -> Document:

@@ -25,9 +25,8 @@ from infold.agent.tools.skill import SKILL, add_skill_list
 from infold.agent.tools.todo import TODO
 from infold.agent.tools.tool import ActionRequest, CallProgress, Tool, ToolFailed, ToolOutput, Workspace, tool_spec
 from infold.core.logged_message import Rendering, repeats_stub
-from infold.core.messages import ToolCallPart, ToolResultPart
+from infold.core.messages import RECALL_TOOL_NAME, ToolCallPart, ToolResultPart
 from infold.formats.codec import replace_surrogates
-from infold.formats.tools import RECALL_TOOL_NAME
 from infold.ports import Clock, ToolSpec
 
 TOOLS = (SHELL, READ, WRITE, EDIT, SEARCH, LIST, TODO, SKILL)

@@ -505,6 +505,18 @@ LONGEST_NAME = 120
 """Maximum characters of a name or an address in a line."""
 
 
+RECALL_TOOL_NAME = "recall"
+"""The tool by which a model searches its own session."""
+
+
+_RECALL = re.compile(r"(?:.*[^a-z0-9])?infold[^a-z0-9]+recall|recall")
+
+
+def is_recall(tool: str) -> bool:
+    """Return whether a tool's name is recall's: `recall`, `infold_recall`, `mcp__infold__recall` and the like."""
+    return _RECALL.fullmatch(tool.lower()) is not None
+
+
 _UNITS = (("MB", 1_000_000), ("kB", 1_000), ("bytes", 1))
 
 

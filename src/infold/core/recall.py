@@ -7,27 +7,40 @@ outcome, so that a command's words find its output. Where messages come from and
 """
 
 import re
+import sys
 import unicodedata
+import zlib
+from array import array
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence, Set
 from functools import lru_cache
-from math import log
+from heapq import nsmallest
+from math import inf, log
+from typing import Literal, TypeAlias
 
+import msgspec
 from msgspec import Struct
 
 from infold.core.extract import arguments_of, exit_status_of
 from infold.core.messages import (
+    AssistantMessage,
     FilePart,
     Message,
     ReasoningPart,
     TextPart,
     ToolCallPart,
+    ToolMessage,
     ToolResultPart,
     is_media_lost,
+    is_recall,
     media_label,
 )
 from infold.core.policy import Ruler
 from infold.core.tokens import estimate
+
+MOST_HITS = 40
+"""Passages that one query returns: the first are shown with their lines, the others by the names in them."""
 
 PASSAGE_LINES, PASSAGE_CHARACTERS = 14, 900
 """The most a passage holds: a function or a table, small enough to be about one thing."""
@@ -55,8 +68,24 @@ TITLE_WEIGHT = 2
 NEAR_LINES = 3
 
 
-RESCORED = 3
-"""How many passages per wanted hit are rescored."""
+RESCORED = 120
+"""How many of the likeliest passages are compared by nearness, recency and kind."""
+
+
+OWN_WEIGHT = 0.9
+"""How much the agent's own texts and calls count beside what it was given: a plan quotes the result it came from."""
+
+
+COMMON, CHOSEN = 200, 240
+"""A token in more passages than the first is common; it is looked up for the best of the second, where rarer ones found more."""
+
+
+MOST_TOKENS = 32
+"""Distinct tokens of a query that are looked up, the rarest; a question has a dozen, a pasted log thousands."""
+
+
+MOST_OF_PART = 4_000_000
+"""Characters of one part that are indexed; what is longer is encoded data or a dump, and read by its handle."""
 
 
 EXCERPT_SHARE = 0.7
@@ -93,21 +122,27 @@ _SHOWABLE = re.compile(rf"[^\0]{{1,{LONGEST_LINE}}}(?=[\s,;|)\]}}，。；]|\Z)|
 _PIECE = re.compile(r"[^\W_]+")
 
 
+Kind: TypeAlias = Literal["given", "own", "echo"]
+"""Whose a text is: given by the user or a tool, the agent's own, or what recall brought back from elsewhere."""
+
+
 class Document(Struct, frozen=True, omit_defaults=True):
     """A text that can be found, the handle to recall it by, and what it is about, if the text does not show it."""
 
     handle: str
     text: str
     title: str = ""
+    kind: Kind = "given"
 
 
 class Hit(Struct, frozen=True):
-    """A match: the document's handle, its score, the lines around it, and the title."""
+    """A match: the document's handle, its score, the lines around it, the title, and whether these are all its lines."""
 
     handle: str
     score: float
     excerpt: str
     title: str = ""
+    is_whole: bool = False
 
 
 class _Passage(Struct, frozen=True, gc=False):
@@ -148,14 +183,22 @@ def _humps(word: str) -> list[str]:
     return _HUMP.findall(word) if word.isascii() and not word.islower() and not word.isdigit() else []
 
 
+NUMBER_SHIFT, COUNT_SHIFT, MOST_COUNTED = 32, 16, 0xFFFF
+"""A posting in 64 bits: a passage's number, how often it has the token, and in which of its lines (a bit each)."""
+
+
 class Index:
-    """Documents prepared for searching, oldest first; grows by `add`."""
+    """Documents prepared for searching, oldest first; grows by `add`.
+
+    Postings hold all that ranking needs, so that a query reads the text of its hits alone.
+    """
 
     def __init__(self) -> None:
         self._documents: list[Document] = []
         self._passages: list[_Passage] = []
-        self._postings: dict[str, dict[int, int]] = {}
+        self._postings: dict[str, array[int]] = {}
         self._length = 0
+        self._damping: list[float] = []
 
     @staticmethod
     def of(documents: Iterable[Document]) -> "Index":
@@ -168,47 +211,173 @@ class Index:
     def add(self, document: Document) -> None:
         """Add a document; it counts as newer than those before it."""
         self._documents.append(document)
-        title = search_tokens(document.title)
-        for start, end in _passages_of(document.text):
-            counts = Counter((*title * TITLE_WEIGHT, *search_tokens(document.text[start:end])))
-            number, length = len(self._passages), counts.total()
-            self._passages.append(_Passage(len(self._documents) - 1, start, end, length))
-            self._length += length
+        title = {term: count * TITLE_WEIGHT for term, count in Counter(search_tokens(document.title)).items()}
+        for start, lines in _passages_of(document.text[:MOST_OF_PART]):
+            counts, places = Counter(title), dict[str, int]()
+            for at, line in enumerate(lines):
+                for term in search_tokens(line):
+                    counts[term] += 1
+                    places[term] = places.get(term, 0) | 1 << at
+            number = len(self._passages) << NUMBER_SHIFT
+            self._add_passage(_Passage(len(self._documents) - 1, start, start + sum(map(len, lines)), counts.total()))
             for term, count in counts.items():
-                self._postings.setdefault(term, {})[number] = count
+                posting = number | min(count, MOST_COUNTED) << COUNT_SHIFT | places.get(term, 0)
+                self._postings.setdefault(term, array("Q")).append(posting)
 
-    def search(self, query: str, *, most: int = 10) -> tuple[Hit, ...]:
-        """Return the best matches, best first; of equals the newest. The same query always finds the same."""
+    def _add_passage(self, passage: _Passage) -> None:
+        self._passages.append(passage)
+        self._length += passage.length
+
+    def search(self, query: str, *, most: int = MOST_HITS) -> tuple[Hit, ...]:
+        """Return the best matches, best first; of equals the newest. The same query always finds the same.
+
+        What recall itself brought back is found only if there is nothing else: it would stand in place of what it quotes.
+        """
         weights = self._weights(query)
-        scores = self._scores(weights)
-        likely = sorted(scores, key=lambda number: (-scores[number], -number))[: most * RESCORED]
-        hits = sorted((self._rescored(number, scores[number], weights) for number in likely), key=_rank, reverse=True)
-        return tuple(hit for _, hit in _without_repeats(hits))[:most]
+        if len(self._damping) < len(self._passages):
+            self._damping = self._damping_of({"echo"})
+        scores = self._scores(weights, self._damping) or self._scores(weights, self._damping_of(frozenset()))
+        likely, whole = _best(scores, RESCORED), sum(weights.values())
+        near = self._nearness(likely, weights)
+        hits = sorted((self._rescore(one, scores[one], near[one] / whole) for one in likely), key=_rank, reverse=True)
+        return tuple(hit for _, hit in _without_repeats(hits))[: max(0, most)]
 
     def _weights(self, query: str) -> dict[str, float]:
-        """Return the weight of each of a query's tokens: the rarer, the higher."""
+        """Return the weight of each of a query's tokens: the rarer, the higher; of very many the rarest."""
         passages = len(self._passages)
-        known = (term for term in dict.fromkeys(search_tokens(query)) if term in self._postings)
+        known = [term for term in dict.fromkeys(search_tokens(query)) if term in self._postings]
+        if len(known) > MOST_TOKENS:
+            known = nsmallest(MOST_TOKENS, known, key=lambda term: len(self._postings[term]))
         return {term: log(1 + (passages - (df := len(self._postings[term])) + 0.5) / (df + 0.5)) for term in known}
 
-    def _scores(self, weights: dict[str, float]) -> dict[int, float]:
-        scores: dict[int, float] = {}
+    def _damping_of(self, left_out: Set[Kind]) -> list[float]:
+        """Return by how much each passage's length lessens its counts: without end, to 0, for kinds that are left out."""
         mean = self._length / max(1, len(self._passages))
-        for term, weight in weights.items():
-            for number, count in self._postings[term].items():
-                damp = SATURATION * (1 - LENGTH_WEIGHT + LENGTH_WEIGHT * self._passages[number].length / mean)
-                scores[number] = scores.get(number, 0.0) + weight * count * (SATURATION + 1) / (count + damp)
-        return scores
+        return [
+            inf
+            if self._documents[passage.document].kind in left_out
+            else SATURATION * (1 - LENGTH_WEIGHT + LENGTH_WEIGHT * passage.length / mean)
+            for passage in self._passages
+        ]
 
-    def _rescored(self, number: int, score: float, weights: dict[str, float]) -> tuple[int, Hit]:
+    def _scores(self, weights: dict[str, float], damping: Sequence[float]) -> dict[int, float]:
+        """Return the BM25 scores of the likeliest passages.
+
+        Rare tokens are looked up first. Once they have found many passages, a common token is looked up for the best of these
+        alone: it would add little to others, and need not be followed through the whole session.
+        """
+        scores: dict[int, float] = {}
+        is_chosen = False
+        for term, weight in sorted(weights.items(), key=lambda item: -item[1]):
+            postings: Sequence[int] = self._postings[term]
+            if len(postings) > COMMON and len(scores) > CHOSEN:
+                scores, is_chosen = {number: scores[number] for number in _best(scores, CHOSEN)}, True
+            if is_chosen:
+                postings = self._postings_in(term, scores)
+            for posting in postings:
+                number, count = posting >> NUMBER_SHIFT, posting >> COUNT_SHIFT & MOST_COUNTED
+                scores[number] = scores.get(number, 0.0) + weight * count * (SATURATION + 1) / (count + damping[number])
+        return {number: score for number, score in scores.items() if score}
+
+    def _postings_in(self, term: str, numbers: Iterable[int]) -> list[int]:
+        """Return the postings of a token in these passages."""
+        postings, found = self._postings[term], list[int]()
+        for number in numbers:
+            at = bisect_left(postings, number << NUMBER_SHIFT)
+            if at < len(postings) and postings[at] >> NUMBER_SHIFT == number:
+                found.append(postings[at])
+        return found
+
+    def _nearness(self, numbers: Iterable[int], weights: dict[str, float]) -> dict[int, float]:
+        """Return for each passage the weight of the tokens within a few lines of each other, where it is greatest."""
+        windows = {number: [0.0] * PASSAGE_LINES for number in numbers}
+        for term, weight in weights.items():
+            for posting in self._postings_in(term, windows):
+                starts = posting & MOST_COUNTED  # the windows that hold one of the lines, by their first line
+                for _ in range(NEAR_LINES - 1):
+                    starts |= starts >> 1
+                window = windows[posting >> NUMBER_SHIFT]
+                while starts:
+                    first = starts & -starts
+                    window[first.bit_length() - 1] += weight
+                    starts ^= first
+        return {number: max(sums) for number, sums in windows.items()}
+
+    def _rescore(self, number: int, score: float, near: float) -> tuple[int, Hit]:
         passage = self._passages[number]
         document = self._documents[passage.document]
-        lines = tuple(line.rstrip() for line in _lines(document.text[passage.start : passage.end])) or ("",)
-        found = [weights.keys() & set(search_tokens(line)) for line in lines]
-        near = max(_told(frozenset().union(*found[at : at + NEAR_LINES]), weights) for at in range(len(lines)))
-        excerpt = "\n".join(lines)
-        closer = score * (1 + NEARNESS * near / sum(weights.values()) + RECENCY * number / len(self._passages))
-        return number, Hit(document.handle, closer, excerpt, document.title)
+        closer = score * (1 + NEARNESS * near + RECENCY * number / len(self._passages))
+        closer *= OWN_WEIGHT if document.kind == "own" else 1
+        excerpt = "\n".join(line.rstrip() for line in _lines(document.text[passage.start : passage.end]))
+        is_whole = passage.start == 0 and passage.end == len(document.text)
+        return number, Hit(document.handle, closer, excerpt, document.title, is_whole)
+
+    def pack(self, first: "IndexSize", end: "IndexSize") -> bytes:
+        """Return what was added between two sizes, to be stored: `unpack` adds it again without reading the texts."""
+        documents, postings = self._documents[first.documents : end.documents], dict[str, bytes]()
+        offset, limit = first.passages << NUMBER_SHIFT, end.passages << NUMBER_SHIFT
+        for term, held in self._postings.items():
+            new = held[bisect_left(held, offset) : bisect_left(held, limit)]
+            if new:
+                postings[term] = array("Q", [posting - offset for posting in new]).tobytes()
+        passages = [
+            (one.document - first.documents, one.start, one.end, one.length)
+            for one in self._passages[first.passages : end.passages]
+        ]
+        return zlib.compress(msgspec.msgpack.encode(_Packed(_stamp(documents), passages, postings)), level=1)
+
+    def unpack(self, packed: bytes, documents: Sequence[Document]) -> bool:
+        """Add documents by what `pack` returned for them; false, and nothing is added, if it does not belong to them.
+
+        It does not if another version wrote it, which divides texts or tokens in another way, or if it is damaged.
+        """
+        try:
+            piece = msgspec.msgpack.decode(zlib.decompress(packed), type=_Packed)
+            postings = {term: array("Q", held) for term, held in piece.postings.items()}
+        except (zlib.error, msgspec.MsgspecError, ValueError):
+            return False
+        most = len(piece.passages)
+        if piece.stamp != _stamp(documents) or any(
+            not held or held[-1] >> NUMBER_SHIFT >= most for held in postings.values()
+        ):
+            return False
+        before, offset = len(self._documents), len(self._passages) << NUMBER_SHIFT
+        self._documents += documents
+        for document, start, end, length in piece.passages:
+            self._add_passage(_Passage(before + document, start, end, length))
+        for term, held in postings.items():
+            shifted = array("Q", [posting + offset for posting in held]) if offset else held
+            self._postings.setdefault(term, array("Q")).extend(shifted)
+        return True
+
+    @property
+    def size(self) -> "IndexSize":
+        """How many documents and passages it holds."""
+        return IndexSize(len(self._documents), len(self._passages))
+
+
+class IndexSize(Struct, frozen=True):
+    """How much an index holds."""
+
+    documents: int = 0
+    passages: int = 0
+
+
+class _Packed(Struct, array_like=True, frozen=True):
+    """A piece of an index, its numbers counted from its own beginning."""
+
+    stamp: tuple[int, str, int, int]
+    passages: list[tuple[int, int, int, int]]
+    postings: dict[str, bytes]
+
+
+PACKING = 1
+"""The version of what is packed; it rises when documents, passages or tokens are made in another way."""
+
+
+def _stamp(documents: Sequence[Document]) -> tuple[int, str, int, int]:
+    """Return what tells whether a packed piece belongs to these documents."""
+    return PACKING, sys.byteorder, len(documents), sum(len(one.text) + len(one.title) for one in documents)
 
 
 def render_hits(hits: Iterable[Hit], *, budget_tokens: int, rule: Ruler = "features") -> str:
@@ -262,21 +431,27 @@ def _with_heading(hit: Hit) -> str:
     return f"[{hit.handle}] {hit.title}".rstrip()
 
 
-def _passages_of(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where passages begin and end: as many lines as fit, at least one."""
-    start = end = lines = 0
+def _passages_of(text: str) -> Iterator[tuple[int, Sequence[str]]]:
+    """Yield where passages begin, and their lines: as many as fit, at least one; of an empty text an empty one."""
+    start = length = 0
+    lines: list[str] = []
     for line in _lines(text):
-        if lines == PASSAGE_LINES or (lines and end + len(line) - start > PASSAGE_CHARACTERS):
-            yield start, end
-            start, lines = end, 0
-        end, lines = end + len(line), lines + 1
-    yield start, end
+        if len(lines) == PASSAGE_LINES or (lines and length + len(line) > PASSAGE_CHARACTERS):
+            yield start, lines
+            start, length, lines = start + length, 0, []
+        lines.append(line)
+        length += len(line)
+    yield start, lines
 
 
 def _lines(text: str) -> Iterator[str]:
     """Yield a text's lines with their ends, and pieces of those that are too long for one."""
     for line in text.splitlines(keepends=True):
         yield from _SHOWABLE.findall(line) if len(line) > LONGEST_LINE else (line,)
+
+
+def _best(scores: dict[int, float], most: int) -> list[int]:
+    return nsmallest(most, scores, key=lambda number: (-scores[number], -number))
 
 
 def _without_repeats(hits: Iterable[tuple[int, Hit]]) -> Iterator[tuple[int, Hit]]:
@@ -293,51 +468,76 @@ def _rank(found: tuple[int, Hit]) -> tuple[float, int]:
     return round(hit.score, 6), number
 
 
-def _told(terms: frozenset[str], weights: dict[str, float]) -> float:
-    return sum(weights[term] for term in sorted(terms))
-
-
 LONGEST_TITLE = 300
 """Characters of a call that precede its result."""
 
 
 def documents_of(messages: Iterable[tuple[int, Message]]) -> Iterator[Document]:
-    """Yield the parts that hold text, oldest first; each message is given with its number in the log.
-
-    A call short enough to precede its result whole is not a document of its own, unless it was never answered.
-    """
-    calls: dict[str, Document] = {}
+    """Yield the parts that hold text, oldest first; each message is given with its number in the log."""
+    reader = DocumentReader()
     for sequence, message in messages:
+        yield from reader.read(sequence, message)
+    yield from reader.unanswered()
+
+
+class DocumentReader:
+    """Turns messages into documents, one message after the other.
+
+    A call is shown with its result, as the title; it is a document of its own only if it is too long for that, or if the
+    agent or the user went on without a result.
+    """
+
+    def __init__(self) -> None:
+        self._calls: dict[str, Document] = {}
+        self._is_answering = False
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether no call waits for its result, so that what follows can be read without what was before."""
+        return not self._calls
+
+    def read(self, sequence: int, message: Message) -> Iterator[Document]:
+        """Yield the documents that a message completes."""
+        is_result = isinstance(message, ToolMessage)
+        if not is_result and (self._is_answering or not isinstance(message, AssistantMessage)):
+            yield from self.unanswered()
+        self._is_answering = is_result
+        kind: Kind = "own" if isinstance(message, AssistantMessage) else "given"
         for index, part in enumerate(message.parts):
             handle = f"{sequence}.{index}"
             match part:
                 case TextPart() | ReasoningPart() if part.text.strip():
-                    yield Document(handle, part.text, title=getattr(part, "document", None) or "")
+                    yield Document(handle, part.text, getattr(part, "document", None) or "", kind)
                 case ToolCallPart():
-                    calls[part.call_id] = _call(handle, part)
+                    self._calls[part.call_id] = _call(handle, part)
                 case ToolResultPart():
-                    yield from _result_documents(handle, part, calls.pop(part.call_id, None))
+                    yield from _result_documents(handle, part, self._calls.pop(part.call_id, None))
                 case FilePart():
-                    yield Document(handle, _describe_media(part))
+                    yield Document(handle, _describe_media(part), "", kind)
                 case _:
                     pass
-    yield from calls.values()
+
+    def unanswered(self) -> Iterator[Document]:
+        """Yield the calls that still wait for a result, which they are no longer expected to get."""
+        waiting, self._calls = self._calls, {}
+        yield from waiting.values()
 
 
 def _call(handle: str, part: ToolCallPart) -> Document:
     written = tuple(_argument_lines(arguments_of(part))) or (part.arguments,)
-    return Document(handle, "\n".join(written), title=part.tool)
+    return Document(handle, "\n".join(written), part.tool, "echo" if is_recall(part.tool) else "own")
 
 
 def _result_documents(handle: str, part: ToolResultPart, call: Document | None) -> Iterator[Document]:
     text = "\n".join((part.output, *map(media_label, part.files))) if part.files else part.output
+    kind: Kind = "echo" if is_recall(part.tool) or (call is not None and call.kind == "echo") else "given"
     if call is None:
-        yield Document(handle, text, title=f"{part.tool}{_outcome_suffix(part)}")
+        yield Document(handle, text, f"{part.tool}{_outcome_suffix(part)}", kind)
         return
     title = " ".join((call.title, *call.text.split()))
     if len(title) > LONGEST_TITLE:
         yield call
-    yield Document(handle, text, title=f"{title[:LONGEST_TITLE]}{_outcome_suffix(part)}")
+    yield Document(handle, text, f"{title[:LONGEST_TITLE]}{_outcome_suffix(part)}", kind)
 
 
 def _describe_media(part: FilePart) -> str:

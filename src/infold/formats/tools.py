@@ -5,13 +5,13 @@ decided elsewhere.
 """
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from typing import Any, Protocol
 
 from msgspec import Struct
 
+from infold.core.messages import RECALL_TOOL_NAME, is_recall
 from infold.errors import BrokenInput, kind_of
 from infold.formats.codec import Item, dicts_in, replace_surrogates
 from infold.formats.registry import GEMINI, format_named
@@ -71,9 +71,6 @@ def definitions_in(tools: object) -> Iterator[ToolDefinition]:
         yield ToolDefinition(name[:LONGEST_TOOL_NAME], item)
 
 
-RECALL_TOOL_NAME = "recall"
-
-
 RECALL_DESCRIPTION = """\
 Brings back what has left your view of this session. Old tool output, long arguments and earlier turns are hidden to save \
 room; none of it is lost. Use recall whenever you need the exact text of something you can no longer see: what a file or a \
@@ -98,9 +95,6 @@ REMEDY = 'call it with an object such as {"query": "words to search for, or a ha
 
 OTHER_NAMES = ("handle", "handles", "words", "keywords", "question", "text", "pattern", "search", "q", "input", "id")
 """What models write in place of `query`, in the order of search."""
-
-
-_KNOWN = re.compile(r"(?:.*[^a-z0-9])?infold[^a-z0-9]+recall|recall")
 
 
 class _Tool(Struct, frozen=True):
@@ -137,11 +131,6 @@ def offers_recall(format_name: str, tools: object) -> bool:
     """
     names = format_named(format_name).tool_names
     return any(is_recall(name) for tool in dicts_in(tools) for name in names(tool, RECALL_TOOL_NAME))
-
-
-def is_recall(name: str) -> bool:
-    """Return whether a tool's name is recall's: `recall`, `infold_recall`, `mcp__infold__recall` and the like."""
-    return _KNOWN.fullmatch(name.lower()) is not None
 
 
 def recall_query(arguments: str | Mapping[str, object]) -> str:

@@ -11,10 +11,10 @@ from typing import Any
 from msgspec import Struct
 
 from infold.core.entries import split_handle
-from infold.core.messages import SessionId
+from infold.core.messages import RECALL_TOOL_NAME, SessionId
 from infold.core.tokens import estimate
 from infold.errors import UnknownReference, UnknownSession, UsageError
-from infold.formats.tools import RECALL_DESCRIPTION, RECALL_QUERY, RECALL_TOOL_NAME, recall_query
+from infold.formats.tools import RECALL_DESCRIPTION, RECALL_QUERY, recall_query
 from infold.ports import FullStore, SessionKey, StoredSession
 from infold.reports.text import moment
 from infold.session.media import Medium

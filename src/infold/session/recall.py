@@ -1,7 +1,8 @@
 """Recall: words, or the handles of parts, in; a text within so many tokens out.
 
-The store proposes parts, `core.recall` ranks their passages. Decided here is what a query asks for, and how a part is shown that
-is too long to be shown whole: its beginning and end, or the lines that answer best, with how to ask for the rest.
+The store searches all parts, as `core.recall` ranks their passages. Decided here is what a query asks for, and how a part
+is shown that is too long to be shown whole: its beginning and end, or the lines that answer best, with how to ask for the
+rest.
 """
 
 import re
@@ -13,20 +14,11 @@ from msgspec.structs import replace
 from infold.core.entries import MessageEntry, split_handle
 from infold.core.messages import FilePart
 from infold.core.policy import Ruler
-from infold.core.recall import Document, Hit, Index, render_hits, search_tokens
+from infold.core.recall import MOST_HITS, Document, Hit, Index, render_hits, search_tokens
 from infold.core.tokens import estimate
 from infold.errors import UnknownReference, UsageError
-from infold.formats.tools import is_recall
 from infold.ports import Finder, MediaStore, SessionKey, Store
 from infold.session.media import Medium, files_of
-
-MOST_CANDIDATES = 50
-"""How many parts a store proposes before they are ranked passage by passage."""
-
-
-MOST_CHARACTERS = 4_000_000
-"""How much of what is proposed is ranked, the best first: about half a second's work."""
-
 
 MOST_HANDLES = 20
 """Parts that one query may name; of more, each would get too little room to be of use."""
@@ -50,6 +42,10 @@ HEAD_SHARE = 2 / 3
 
 EXCERPT_SHARE = 0.5
 """How much of a reply one passage may take, so that the best is shown with its lines however little room there is."""
+
+
+MOST_OTHERS = 12
+"""Handles that are named at the end of a reply for parts that it does not show."""
 
 
 SEAM = 4
@@ -80,9 +76,10 @@ def recall(store: Finder, key: SessionKey, query: str, *, budget_tokens: int = 2
     if wanted:
         shown = _parts(store, key, wanted, room)
     elif within:
-        shown = _passages([store.read(key, within["handle"])], within["words"], room)
+        hits = Index.of([store.read(key, within["handle"])]).search(within["words"])
+        shown = _passages(hits, within["words"], room)
     else:
-        shown = _passages(_candidates(store, key, query), query, room)
+        shown = _passages(store.search(key, query, most=MOST_HITS), query, room)
     return room.held(shown)
 
 
@@ -228,27 +225,12 @@ def _note(handle: str, end: int, left_out: int) -> str:
 # Passages that were searched for.
 
 
-def _candidates(store: Finder, key: SessionKey, query: str) -> Sequence[Document]:
-    """The parts that a store proposes, oldest first; what recall itself brought back only if there is nothing else.
-
-    Else each recall would find the answers of those before it in place of what they quote.
-    """
-    found, length = list[Document](), 0
-    for one in store.search(key, search_tokens(query), most=MOST_CANDIDATES):
-        found.append(store.read(key, one.handle))
-        length += len(found[-1].text)
-        if length > MOST_CHARACTERS:
-            break
-    oldest_first = sorted(found, key=lambda document: split_handle(document.handle))
-    return [one for one in oldest_first if not is_recall(one.title.partition(" ")[0])] or oldest_first
-
-
-def _passages(documents: Sequence[Document], words: str, room: _Room) -> str:
-    hits = [_narrowed(hit, words, room) for hit in Index.of(documents).search(words)]
+def _passages(found: Sequence[Hit], words: str, room: _Room) -> str:
+    hits = [_narrowed(hit, words, room) for hit in found]
     if not hits:
         return f"Nothing of this session mentions {words[:80]!r}; try fewer or other words, as they stood in the text."
     shown = render_hits(hits, budget_tokens=room.budget_tokens, rule=room.rule)
-    closing = _closing(documents, hits, shown)
+    closing = _closing(hits, shown)
     is_room = room.size(shown) + room.size(closing) + SEAM <= room.budget_tokens
     return "\n\n".join(text for text in (shown, closing if is_room or not shown else "") if text)
 
@@ -268,14 +250,14 @@ def _narrowed(hit: Hit, words: str, room: _Room) -> Hit:
             allowed -= size
     best = lines[ranked[0]]
     excerpt = "\n".join(lines[at] for at in sorted(kept)) if kept else best[: room.head_of(best, allowed)]
-    return replace(hit, excerpt=excerpt)
+    return replace(hit, excerpt=excerpt, is_whole=False)
 
 
-def _closing(documents: Sequence[Document], hits: Sequence[Hit], shown: str) -> str:
+def _closing(hits: Sequence[Hit], shown: str) -> str:
     """Where else something was found, and that a part can be read whole; nothing where all was shown."""
     others = [handle for handle in dict.fromkeys(hit.handle for hit in hits) if f"[{handle}]" not in shown]
-    lengths = {document.handle: len(document.text.strip()) for document in documents}
-    is_partial = any(len(hit.excerpt.strip()) < lengths[hit.handle] for hit in hits)
     if not others:
+        is_partial = not all(hit.is_whole for hit in hits)
         return "[passages only; ask for a handle to read its part]" if is_partial else ""
-    return f"[also found in {', '.join(others)}; ask for a handle to read its part]"
+    more = f" and {len(others) - MOST_OTHERS} more" if len(others) > MOST_OTHERS else ""
+    return f"[also found in {', '.join(others[:MOST_OTHERS])}{more}; ask for a handle to read its part]"

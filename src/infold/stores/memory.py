@@ -6,24 +6,15 @@ Entries are stored encoded, as in a database, so that what works here works ther
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from itertools import islice
+from itertools import count
 from threading import Lock
 
 from infold.core.entries import Entry, encode_entry
-from infold.core.recall import Document
+from infold.core.recall import Document, Hit
 from infold.errors import StoreConflict, UnknownSession
-from infold.ports import Clock, Found, SessionKey, StoredSession
+from infold.ports import Clock, SessionKey, StoredSession
 from infold.stores.lifecycle import PAGE, Closing, EntryRow, SystemClock, choose_surplus, read_entries
-from infold.stores.search_index import (
-    MOST_PLACES,
-    Indexed,
-    PartPlace,
-    Slice,
-    document_at,
-    index_all,
-    query_tokens,
-    rank_parts,
-)
+from infold.stores.search_index import SearchedSession, SessionIndexes, document_at
 
 WHERE = "memory"
 
@@ -36,6 +27,8 @@ class MemoryStore(Closing):
         self._lock = Lock()
         self._sessions: dict[SessionKey, _Session] = {}
         self._held: set[SessionKey] = set()
+        self._numbers = count()
+        self._indexes = SessionIndexes()
 
     def close(self) -> None:
         """Do nothing: the sessions last as long as the store."""
@@ -44,7 +37,7 @@ class MemoryStore(Closing):
         """Append all entries or none; raise `StoreConflict` unless the first gets the number `expected`."""
         stored = [encode_entry(entry) for entry in entries]
         with self._lock:
-            session = self._sessions.get(key) or _Session()
+            session = self._sessions.get(key) or _Session(next(self._numbers))
             if len(session.stored) != expected:
                 raise StoreConflict(key.session_id, expected=expected, actual=len(session.stored))
             if stored:
@@ -95,6 +88,7 @@ class MemoryStore(Closing):
         with self._lock:
             if self._sessions.pop(key, None) is None:
                 raise UnknownSession(key.session_id)
+            self._indexes.close()
 
     def expire(self, older_than_ms: int) -> int:
         """Delete the sessions that have not changed for that long; return how many."""
@@ -108,13 +102,15 @@ class MemoryStore(Closing):
             sizes = ((key, session.stored_bytes) for key, session in reversed(self._sessions.items()))
             return self._forget(choose_surplus(sizes, max_bytes))
 
-    def search(self, key: SessionKey, tokens: Sequence[str], *, most: int) -> tuple[Found, ...]:
-        """Return the parts that hold any of these tokens, best first, then newest first."""
-        if index_all(self, key, lambda: self._indexed(key), partial(self._index, key)) is None:
-            return ()
+    def search(self, key: SessionKey, query: str, *, most: int) -> tuple[Hit, ...]:
+        """Return the passages that answer a query best, best first, then newest first."""
         with self._lock:
-            places = self._sessions[key].places if key in self._sessions else {}
-            return rank_parts([_newest(places.get(token, [])) for token in query_tokens(tokens)], most)
+            session = self._sessions.get(key)
+        if session is None:
+            return ()
+        end = len(session.stored)
+        searched = SearchedSession(session.number, end, partial(self.newest_first, key, before=end))
+        return self._indexes.search(searched, query, most)
 
     def read(self, key: SessionKey, handle: str) -> Document:
         """Return the part under a handle; raise `UnknownReference` if it holds no text."""
@@ -123,7 +119,7 @@ class MemoryStore(Closing):
     def keep_media(self, key: SessionKey, media: Mapping[str, bytes]) -> None:
         """Store the bytes of media under their digests, each once."""
         with self._lock:
-            session = self._sessions.setdefault(key, _Session())
+            session = self._sessions.setdefault(key, _Session(next(self._numbers)))
             session.changed_ms = session.changed_ms or self._clock.now_ms()
             session.media = {**media, **session.media}
 
@@ -132,41 +128,22 @@ class MemoryStore(Closing):
         with self._lock:
             return self._sessions[key].media.get(digest) if key in self._sessions else None
 
-    def _indexed(self, key: SessionKey) -> Indexed | None:
-        with self._lock:
-            session = self._sessions.get(key)
-            return None if session is None else Indexed(session.indexed, len(session.stored))
-
-    def _index(self, key: SessionKey, reached: Indexed, end: int, slices: Sequence[Slice]) -> None:
-        with self._lock:
-            session = self._sessions.get(key)
-            if session is None or session.indexed != reached.entries:
-                return
-            session.indexed = end
-            for piece in slices:
-                for token in piece.tokens:
-                    session.places.setdefault(token, []).append((piece.sequence, piece.position))
-
     def _forget(self, keys: Sequence[SessionKey]) -> int:
         for key in keys:
             del self._sessions[key]
+        self._indexes.close()
         return len(keys)
 
 
 class _Session:
-    """One session; `places` has the places of each token of the first `indexed` entries, oldest first."""
+    """One session; its number is no other's, also not that of one with the same key after it is deleted."""
 
-    def __init__(self) -> None:
+    def __init__(self, number: int) -> None:
+        self.number = number
         self.stored: list[bytes] = []
-        self.places: dict[str, list[PartPlace]] = {}
-        self.indexed = 0
         self.changed_ms = 0
         self.media: dict[str, bytes] = {}
 
     @property
     def stored_bytes(self) -> int:
         return sum(map(len, self.stored)) + sum(map(len, self.media.values()))
-
-
-def _newest(places: Sequence[PartPlace]) -> list[PartPlace]:
-    return list(islice(reversed(places), MOST_PLACES))

@@ -20,7 +20,7 @@ from infold.core.entries import Entry, encode_entry
 from infold.errors import StoreBroken, StoreConflict, UnknownSession
 from infold.ports import Clock, SessionKey
 from infold.stores.lifecycle import PerProcess, SystemClock, choose_surplus, migrations_for, pending_migrations
-from infold.stores.search_index import Slice, mark_of
+from infold.stores.search_index import SessionIndexes
 from infold.stores.sql_store import Queries, SqlStore, T
 
 Connection = psycopg.Connection[tuple[object, ...]]
@@ -124,7 +124,7 @@ TRIES = 5
 _SESSION: LiteralString = "FROM infold_sessions WHERE tenant = %s AND id = %s"
 
 _QUERIES = Queries(
-    number=f"SELECT number {_SESSION}",
+    number=f"SELECT number, next_sequence {_SESSION}",
     entries=(
         "SELECT next_sequence, sequence, stored FROM infold_sessions LEFT JOIN infold_entries "
         "ON session = number AND sequence < %s WHERE number = %s ORDER BY sequence DESC LIMIT %s"
@@ -134,11 +134,7 @@ _QUERIES = Queries(
         "SELECT changed_ms, number, id, next_sequence, stored_bytes, changed_ms FROM infold_sessions "
         "WHERE tenant = %s AND (changed_ms, number) < (%s, %s) ORDER BY changed_ms DESC, number DESC LIMIT %s"
     ),
-    indexed=f"SELECT indexed, next_sequence {_SESSION}",
-    places=(
-        "SELECT sequence, position FROM infold_words WHERE session = %s AND tokens @@ %s::tsquery "
-        "ORDER BY sequence DESC, position DESC LIMIT %s"
-    ),
+    pieces="SELECT first, ends, packed FROM infold_index_pieces WHERE session = %s",
     medium=(
         "SELECT media.stored FROM infold_media AS media JOIN infold_sessions AS sessions "
         "ON sessions.number = media.session WHERE sessions.tenant = %s AND sessions.id = %s AND media.digest = %s"
@@ -149,7 +145,10 @@ _QUERIES = Queries(
     ),
     add_medium="INSERT INTO infold_media VALUES (%s, %s, %s) ON CONFLICT (session, digest) DO NOTHING",
     add_bytes="UPDATE infold_sessions SET stored_bytes = stored_bytes + %s WHERE number = %s",
-    advance="UPDATE infold_sessions SET indexed = %s WHERE tenant = %s AND id = %s AND indexed = %s RETURNING number",
+    add_piece=(
+        "INSERT INTO infold_index_pieces SELECT number, %s, %s, %s FROM infold_sessions WHERE number = %s "
+        "ON CONFLICT (session, first) DO UPDATE SET ends = excluded.ends, packed = excluded.packed"
+    ),
 )
 
 
@@ -166,10 +165,12 @@ class PostgresStore(SqlStore):
         self.where = database_name(dsn)
         self._clock = clock or SystemClock()
         self._pools = PerProcess(self.where, lambda: open_pool(dsn))
+        self._indexes = PerProcess(self.where, SessionIndexes)
         prepare(dsn, self.where)
 
     def close(self) -> None:
         """Close the connections; calling it again does nothing."""
+        self._indexes.close()
         self._pools.close()
 
     def append(self, key: SessionKey, entries: Sequence[Entry], *, expected: int) -> int:
@@ -199,14 +200,14 @@ class PostgresStore(SqlStore):
                 _give_back(connection)
 
     def delete(self, key: SessionKey) -> None:
-        """Delete a session and its words; raise `UnknownSession` if it does not exist."""
+        """Delete a session and its index; raise `UnknownSession` if it does not exist."""
 
         def act(connection: Connection) -> int:
             return connection.execute(
                 "DELETE FROM infold_sessions WHERE tenant = %s AND id = %s", (key.tenant, key.session_id)
             ).rowcount
 
-        if not self._write(act):
+        if not self._delete(act):
             raise UnknownSession(key.session_id)
 
     def expire(self, older_than_ms: int) -> int:
@@ -216,7 +217,7 @@ class PostgresStore(SqlStore):
         def act(connection: Connection) -> int:
             return connection.execute("DELETE FROM infold_sessions WHERE changed_ms < %s", (oldest_ms,)).rowcount
 
-        return self._write(act)
+        return self._delete(act)
 
     def trim(self, max_bytes: int) -> int:
         """Delete the sessions changed longest ago until the rest takes at most that many bytes; return how many."""
@@ -228,7 +229,12 @@ class PostgresStore(SqlStore):
             gone = choose_surplus(sizes, max_bytes)
             return connection.execute("DELETE FROM infold_sessions WHERE number = ANY (%s)", (gone,)).rowcount
 
-        return self._write(act)
+        return self._delete(act)
+
+    def _delete(self, act: Callable[[Connection], int]) -> int:
+        deleted = self._write(act)
+        self._indexes.here().close()
+        return deleted
 
     def _write(self, act: Callable[[Connection], T]) -> T:
         """Run an act in a transaction, and retry it if the server rolled it back in favour of another.
@@ -259,17 +265,6 @@ class PostgresStore(SqlStore):
         pool = self._pools.here()
         with translate_errors(self.where), pool.connection() as connection:
             yield connection
-
-    def _add_words(self, connection: Connection, number: int, slices: Sequence[Slice]) -> None:
-        with connection.cursor() as cursor:
-            cursor.executemany(
-                "INSERT INTO infold_words VALUES (%s, %s, %s, array_to_tsvector(%s::text[]))",
-                [(number, piece.sequence, piece.position, [mark_of(number), *piece.tokens]) for piece in slices],
-            )
-
-    def _match(self, number: int, token: str) -> tuple[object, ...]:
-        escaped = token.replace("\\", "\\\\")
-        return number, f"'{mark_of(number)}' & '{escaped}'"
 
 
 # Acts, each inside its transaction.

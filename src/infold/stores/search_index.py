@@ -1,37 +1,24 @@
-"""Search, the same in every store: what is indexed of an entry, what a query looks up, and how the parts found are
-ranked.
+"""Search, the same in every store: the indexes of the sessions that were searched, and parts read by their handles.
 
-A part's score is the sum of the tokens it holds, each weighted by how few parts of its session hold it.
-`core.recall.Index` then ranks passages of these parts by frequency and nearness. No score depends on another
-session's content.
+`core.recall.Index` ranks. Here it is built from a session's entries on the first search, extended by what was appended
+since, and kept in memory for the next. What ranking needs is also stored in pieces, so that a new process does not divide
+the texts into tokens again. Where the pieces cannot be written, searching works all the same.
 """
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
-from itertools import chain, islice
-from math import log
-from typing import Protocol, TypeAlias
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from itertools import islice
+from threading import Lock
+from typing import Protocol
 
 from msgspec import Struct
 
-from infold.core.entries import Entry, MessageEntry, handle_of, split_handle
-from infold.core.messages import Message, calls_of, results_of
-from infold.core.recall import Document, documents_of, search_tokens
+from infold.core.entries import Entry, MessageEntry, split_handle
+from infold.core.messages import Message, Part, calls_of, results_of
+from infold.core.recall import Document, DocumentReader, Hit, Index, IndexSize, documents_of
 from infold.errors import StoreBroken, UnknownReference, UnknownSession
-from infold.ports import Found, SessionKey
-
-LONGEST_TOKEN = 256
-"""Characters of a token that are indexed; PostgreSQL takes 2,046 bytes, and longer tokens are encoded data."""
-
-LARGEST_SLICE = 400_000
-"""Bytes of tokens in one row of the index; PostgreSQL takes a megabyte, including its own bookkeeping."""
-
-MOST_PLACES = 10_000
-"""Places read per token, newest first: a more frequent word carries no information, and a search stays bounded."""
-
-MOST_TOKENS = 64
-"""Distinct tokens of a query that are looked up; a question has a dozen, a pasted log thousands."""
+from infold.ports import SessionKey
 
 FARTHEST_CALL = 50
 """How many entries before a result are searched for its call."""
@@ -39,16 +26,14 @@ FARTHEST_CALL = 50
 LONGEST_HANDLE = 18
 """Characters of the longest handle a session could have; a longer one is not looked up."""
 
-BATCH = 200
-"""Entries indexed at once: what was indexed before an interruption is kept."""
+LEAST_PASSAGES = 200
+"""Passages that are stored together: about a tenth of a second's work, and few writes in a session that is often searched."""
 
-_TOKEN = re.compile(r"[\w./\\:@#+-]+")
+MOST_CHARACTERS = 32_000_000
+"""Characters of a session that are searched by words, the newest first: eight million tokens, which take some 200 MB."""
 
-PartPlace: TypeAlias = tuple[int, int]
-"""A message's number and a part's position in it."""
-
-EarlierEntries: TypeAlias = Callable[[], Iterable[tuple[int, Entry]]]
-"""Returns the entries before the current ones, newest first; called only to find the call of a result."""
+DOCUMENT_CHARACTERS = 300
+"""What a document counts beside its text, so that very many small ones are bounded too."""
 
 
 class Entries(Protocol):
@@ -59,95 +44,144 @@ class Entries(Protocol):
         ...
 
 
-class Slice(Struct, frozen=True):
-    """The distinct tokens of a part, or of a piece of a very large part."""
+class IndexPiece(Struct, frozen=True):
+    """A stored piece of a session's index, for the entries from `first` to before `end`; see `core.recall.Index.pack`."""
 
-    sequence: int
-    position: int
-    tokens: tuple[str, ...]
-
-
-class Indexed(Struct, frozen=True):
-    """How many entries of a session are indexed, and how many it has."""
-
-    entries: int
-    of: int
+    first: int
+    end: int
+    packed: bytes
 
 
-def index_all(
-    store: Entries,
-    key: SessionKey,
-    state: Callable[[], Indexed | None],
-    add: Callable[[Indexed, int, Sequence[Slice]], None],
-) -> list[Slice] | None:
-    """Index what was appended since the last search; return what could not be indexed, `None` if the session does not
-    exist.
+class SearchedSession(Struct, frozen=True):
+    """A session to be searched, as its store reads and writes it.
 
-    Most sessions are never searched, so they are indexed on the first search rather than on append. `state` returns
-    how far the index has come; `add` advances it to a number, unless another writer has done so. If the index cannot
-    be written (full disk, read-only file), the rest is searched without it.
+    A new session under the same key has another number. `newest_first` yields its entries, `pieces` returns what is stored
+    of its index, and `keep` stores a piece in place of one with the same beginning, or raises `StoreBroken`; without it
+    nothing is stored.
     """
-    before: Indexed | None = None
-    while True:
-        reached = state()
-        if reached is None:
-            return None
-        if reached.entries >= reached.of:
-            return []
-        end = min(reached.of, reached.entries + BATCH)
-        try:
-            if reached != before:
-                add(reached, end, _slices_between(store, key, reached.entries, end))
-                before = reached
-                continue
-        except StoreBroken:
-            pass  # what cannot be read either is reported by the reading below
-        return _slices_between(store, key, max(0, reached.entries), reached.of)
+
+    number: int
+    next_sequence: int
+    newest_first: Callable[[], Iterator[tuple[int, Entry]]]
+    pieces: Callable[[], Iterable[IndexPiece]] = tuple
+    keep: Callable[[IndexPiece], object] | None = None
 
 
-def _slices_between(store: Entries, key: SessionKey, first: int, end: int) -> list[Slice]:
-    entries = [entry for _, entry in islice(store.newest_first(key, before=end), end - first)][::-1]
-    first = end - len(entries)
-    return slices_of(entries, first, partial(store.newest_first, key, before=first))
+class SessionIndexes:
+    """The indexes of the sessions that were searched last, within a limit of characters."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._indexes: OrderedDict[int, SessionIndex] = OrderedDict()
+
+    def search(self, session: SearchedSession, query: str, most: int) -> tuple[Hit, ...]:
+        """Return the best passages of a session."""
+        index = self._index_of(session.number)
+        with index.lock:
+            try:
+                index.advance(session)
+            except BaseException:
+                self.close()  # what was interrupted is not to be continued
+                raise
+            return index.search(query, most)
+
+    def _index_of(self, number: int) -> "SessionIndex":
+        with self._lock:
+            index = self._indexes.pop(number, None)
+            if index is None or index.characters > 2 * MOST_CHARACTERS:
+                index = SessionIndex()
+            self._indexes[number] = index
+            while len(self._indexes) > 1 and sum(one.characters for one in self._indexes.values()) > MOST_CHARACTERS:
+                self._indexes.popitem(last=False)
+            return index
+
+    def close(self) -> None:
+        """Forget all indexes: what was deleted does not stay in memory."""
+        with self._lock:
+            self._indexes.clear()
 
 
-def mark_of(number: int) -> str:
-    """Return the word that marks a session's rows in the index; it cannot occur as a token."""
-    return f"${number}"
+class _Mark(Struct, frozen=True):
+    """A place in a session: the number of its next entry, and the size of the index up to it."""
+
+    sequence: int = 0
+    size: IndexSize = IndexSize()
 
 
-def places_in(slices: Sequence[Slice], token: str) -> list[PartPlace]:
-    """Return the places of a token in slices that are not indexed."""
-    return [(piece.sequence, piece.position) for piece in slices if token in piece.tokens]
+class SessionIndex:
+    """The index of one session and how far it has come; `lock` is for who reads or extends it."""
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.characters = 0
+        self._index = Index()
+        self._reader = DocumentReader()
+        self._next = 0
+        self._stored = self._settled = _Mark()
+        self._is_whole = True
+
+    def search(self, query: str, most: int) -> tuple[Hit, ...]:
+        """Return the best passages."""
+        return self._index.search(query, most=most)
+
+    def advance(self, session: SearchedSession) -> None:
+        """Add what was appended since the last search, and store it once it is worth a piece."""
+        if session.next_sequence <= self._next:
+            return
+        messages = deque(self._new_messages(session))
+        if not self._next and self._is_whole:
+            self._add_pieces({piece.first: piece for piece in session.pieces()}, messages)
+        while messages:
+            sequence = messages[0][0]
+            for document in self._read(messages, sequence + 1):
+                self._index.add(document)
+            if self._reader.is_settled:
+                self._settled = _Mark(sequence + 1, self._index.size)
+        self._next = session.next_sequence
+        if session.keep is not None and self._is_whole:
+            self._store(session.keep)
+
+    def _store(self, keep: Callable[[IndexPiece], object]) -> None:
+        first, end = self._stored, self._settled
+        if end.size.passages - first.size.passages < LEAST_PASSAGES:
+            return
+        with suppress(StoreBroken):
+            keep(IndexPiece(first.sequence, end.sequence, self._index.pack(first.size, end.size)))
+        self._stored = end
+
+    def _new_messages(self, session: SearchedSession) -> list[tuple[int, Message]]:
+        """Return the messages not yet read, oldest first; of a session that is too large the newest."""
+        found = list[tuple[int, Message]]()
+        for sequence, entry in session.newest_first():
+            if sequence < self._next:
+                break
+            if isinstance(entry, MessageEntry):
+                found.append((sequence, entry.message))
+                self.characters += sum(map(_characters_of, entry.message.parts))
+            if self.characters > MOST_CHARACTERS and not self._next:
+                self._is_whole = sequence == 0
+                break
+        return found[::-1]
+
+    def _add_pieces(self, pieces: Mapping[int, IndexPiece], messages: deque[tuple[int, Message]]) -> None:
+        """Add the messages of which the index is stored, up to a piece that is missing or not usable."""
+        while messages and (piece := pieces.get(self._stored.sequence)):
+            documents = list(self._read(messages, piece.end))
+            if not self._reader.is_settled or not self._index.unpack(piece.packed, documents):
+                for document in documents:
+                    self._index.add(document)
+                return
+            self._stored = self._settled = _Mark(piece.end, self._index.size)
+
+    def _read(self, messages: deque[tuple[int, Message]], end: int) -> Iterator[Document]:
+        """Yield the documents of the messages before an entry."""
+        while messages and messages[0][0] < end:
+            yield from self._reader.read(*messages.popleft())
 
 
-def slices_of(entries: Sequence[Entry], first: int, earlier: EarlierEntries) -> list[Slice]:
-    """Return what to index of entries that are numbered from `first` on."""
-    said = [(first + at, entry.message) for at, entry in enumerate(entries) if isinstance(entry, MessageEntry)]
-    return [
-        Slice(*split_handle(document.handle), tokens)
-        for document in _documents(said, earlier)
-        for tokens in _split_tokens(
-            dict.fromkeys(_clip_tokens(chain(search_tokens(document.title), search_tokens(document.text))))
-        )
-    ]
-
-
-def query_tokens(tokens: Iterable[str]) -> list[str]:
-    """Return a query's first tokens, each once, without characters that a database could interpret."""
-    return list(dict.fromkeys(_clip_tokens(token for token in tokens if _TOKEN.fullmatch(token))))[:MOST_TOKENS]
-
-
-def rank_parts(places: Iterable[Sequence[PartPlace]], most: int) -> tuple[Found, ...]:
-    """Return the parts found, best first and then newest first, given the places of each token."""
-    scores: dict[PartPlace, float] = {}
-    for held in places:
-        distinct = set(held)
-        weight = log(1 + MOST_PLACES / max(1, len(distinct)))
-        for place in distinct:
-            scores[place] = scores.get(place, 0.0) + weight
-    best = sorted(scores, key=lambda place: (scores[place], place), reverse=True)[: max(0, most)]
-    return tuple(Found(handle_of(*place), round(scores[place], 6)) for place in best)
+def _characters_of(part: Part) -> int:
+    texts = (getattr(part, name, "") for name in ("text", "output", "arguments"))
+    return DOCUMENT_CHARACTERS + sum(len(text) for text in texts)
 
 
 def document_at(store: Entries, key: SessionKey, handle: str) -> Document:
@@ -158,30 +192,14 @@ def document_at(store: Entries, key: SessionKey, handle: str) -> Document:
     if number is None:
         raise UnknownSession(key.session_id)
     if number == sequence and isinstance(entry, MessageEntry):
-        for document in _documents([(sequence, entry.message)], lambda: newest_first):
+        missing = {result.call_id for result in results_of(entry.message)} - {
+            call.call_id for call in calls_of(entry.message)
+        }
+        before = _find_callers(missing, newest_first) if missing else ()
+        for document in documents_of([*before, (sequence, entry.message)]):
             if document.handle == handle:
                 return document
     raise UnknownReference("part", handle, remedy="name a part that holds text, by a handle from a search or a stub")
-
-
-def _documents(said: Sequence[tuple[int, Message]], earlier: EarlierEntries) -> Iterator[Document]:
-    """Yield the documents of these messages in order, each message read with only the calls that it answers.
-
-    So the result does not depend on which messages were appended together.
-    """
-    makers = {call.call_id: numbered for numbered in said for call in calls_of(numbered[1])}
-    missing = {result.call_id for _, message in said for result in results_of(message)} - makers.keys()
-    for numbered in _find_callers(missing, earlier()) if missing else ():
-        makers.update((call.call_id, numbered) for call in calls_of(numbered[1]))
-    for sequence, message in said:
-        called = {result.call_id for result in results_of(message)} & makers.keys()
-        before = {makers[call_id][0]: makers[call_id] for call_id in called if makers[call_id][0] != sequence}
-        own = (found for found in documents_of([*before.values(), (sequence, message)]) if _is_of(found, sequence))
-        yield from sorted(own, key=lambda document: split_handle(document.handle))
-
-
-def _is_of(document: Document, sequence: int) -> bool:
-    return split_handle(document.handle)[0] == sequence
 
 
 def _find_callers(missing: set[str], earlier: Iterable[tuple[int, Entry]]) -> Iterator[tuple[int, Message]]:
@@ -195,19 +213,3 @@ def _find_callers(missing: set[str], earlier: Iterable[tuple[int, Entry]]) -> It
             missing = missing - found
         if not missing:
             return
-
-
-def _clip_tokens(tokens: Iterable[str]) -> Iterator[str]:
-    return (token[:LONGEST_TOKEN] for token in tokens)
-
-
-def _split_tokens(tokens: Iterable[str]) -> Iterator[tuple[str, ...]]:
-    held, size = list[str](), 0
-    for token in tokens:
-        size += len(token.encode()) + 1
-        if size > LARGEST_SLICE:
-            yield tuple(held)
-            held, size = [], len(token.encode()) + 1
-        held.append(token)
-    if held:
-        yield tuple(held)

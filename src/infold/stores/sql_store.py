@@ -9,19 +9,10 @@ from msgspec import Struct
 
 from infold.core.entries import Entry
 from infold.core.messages import SessionId
-from infold.core.recall import Document
-from infold.ports import Clock, Found, SessionKey, StoredSession
-from infold.stores.lifecycle import LAST, PAGE, Closing, EntryRow, read_entries, read_pages
-from infold.stores.search_index import (
-    MOST_PLACES,
-    Indexed,
-    Slice,
-    document_at,
-    index_all,
-    places_in,
-    query_tokens,
-    rank_parts,
-)
+from infold.core.recall import Document, Hit
+from infold.ports import Clock, SessionKey, StoredSession
+from infold.stores.lifecycle import LAST, PAGE, Closing, EntryRow, PerProcess, read_entries, read_pages
+from infold.stores.search_index import IndexPiece, SearchedSession, SessionIndexes, document_at
 
 T = TypeVar("T")
 
@@ -32,17 +23,16 @@ SessionRow = tuple[int, int, str, int, int, int]
 class Queries(Struct, frozen=True):
     """The text of each query; the values it takes, in order, are named after it."""
 
-    number: LiteralString  # tenant, id
+    number: LiteralString  # tenant, id: the number and the next sequence
     entries: LiteralString  # before, number, limit: rows of `EntryRow`
     tenants: LiteralString
     sessions: LiteralString  # tenant, last change, number, limit: rows of `SessionRow`
-    indexed: LiteralString  # tenant, id: entries in the index, entries in all
-    places: LiteralString  # number, expression, limit: sequence and position
+    pieces: LiteralString  # number: first entry, end and content of each piece of the index
     medium: LiteralString  # tenant, id, digest
     begin: LiteralString  # tenant, id, now: the number of a session, which is created if needed
     add_medium: LiteralString  # number, digest, bytes: nothing if the session has it
     add_bytes: LiteralString  # bytes, number
-    advance: LiteralString  # end, tenant, id, reached: the number of the session, nothing if its index is elsewhere
+    add_piece: LiteralString  # first, end, content, number: nothing if the session was deleted
 
 
 class SqlStore(Closing):
@@ -52,6 +42,7 @@ class SqlStore(Closing):
     where: str
     """The database, as errors name it."""
     _clock: Clock
+    _indexes: PerProcess[SessionIndexes]
 
     @abstractmethod
     def _rows(self, query: LiteralString, values: Sequence[object]) -> list[Any]:
@@ -61,20 +52,12 @@ class SqlStore(Closing):
     def _write(self, act: Callable[[Any], T]) -> T:
         """Run an act on a connection, in a transaction."""
 
-    @abstractmethod
-    def _add_words(self, connection: Any, number: int, slices: Sequence[Slice]) -> None:
-        """Insert slices into the index of a session."""
-
-    @abstractmethod
-    def _match(self, number: int, token: str) -> tuple[object, ...]:
-        """Return the first values of the query `places` for a token of a session."""
-
     def newest_first(self, key: SessionKey, *, before: int | None = None) -> Iterator[tuple[int, Entry]]:
         """Yield the numbered entries, newest first; nothing if the session does not exist."""
-        number = self._number(key)
-        if number is None:
-            return iter(())
+        rows = self._rows(self.queries.number, (key.tenant, key.session_id))
+        return self._entries_of(key, rows[0][0], before) if rows else iter(())
 
+    def _entries_of(self, key: SessionKey, number: int, before: int | None) -> Iterator[tuple[int, Entry]]:
         def fetch(end: int) -> list[EntryRow]:
             return self._rows(self.queries.entries, (end, number, PAGE))
 
@@ -93,18 +76,15 @@ class SqlStore(Closing):
         for _, _, session_id, entries, stored_bytes, changed_ms in read_pages(fetch):
             yield StoredSession(SessionKey(tenant, SessionId(session_id)), entries, stored_bytes, changed_ms)
 
-    def search(self, key: SessionKey, tokens: Sequence[str], *, most: int) -> tuple[Found, ...]:
-        """Return the parts that hold any of these tokens, best first, then newest first."""
-
-        rest = index_all(self, key, partial(self._indexed, key), partial(self._index, key))
-        number = None if rest is None else self._number(key)
-        if rest is None or number is None:
-            return ()
-        places = (
-            places_in(rest, token) + self._rows(self.queries.places, (*self._match(number, token), MOST_PLACES))
-            for token in query_tokens(tokens)
-        )
-        return rank_parts(places, most)
+    def search(self, key: SessionKey, query: str, *, most: int) -> tuple[Hit, ...]:
+        """Return the passages that answer a query best, best first, then newest first."""
+        for number, end in self._rows(self.queries.number, (key.tenant, key.session_id)):
+            entries = partial(self._entries_of, key, number, end)
+            session = SearchedSession(
+                number, end, entries, partial(self._pieces, number), partial(self._keep_piece, number)
+            )
+            return self._indexes.here().search(session, query, most)
+        return ()
 
     def read(self, key: SessionKey, handle: str) -> Document:
         """Return the part under a handle; raise `UnknownReference` if it holds no text."""
@@ -127,21 +107,11 @@ class SqlStore(Closing):
 
         self._write(act)
 
-    def _index(self, key: SessionKey, reached: Indexed, end: int, slices: Sequence[Slice]) -> None:
-        """Advance a session's index, unless another writer has done so or the session was deleted."""
-        span = (end, key.tenant, key.session_id, reached.entries)
+    def _pieces(self, number: int) -> list[IndexPiece]:
+        return [
+            IndexPiece(first, end, bytes(packed)) for first, end, packed in self._rows(self.queries.pieces, (number,))
+        ]
 
-        def act(connection: Any) -> None:
-            row = connection.execute(self.queries.advance, span).fetchone()
-            if row is not None:
-                self._add_words(connection, row[0], slices)
-
-        self._write(act)
-
-    def _number(self, key: SessionKey) -> int | None:
-        rows = self._rows(self.queries.number, (key.tenant, key.session_id))
-        return int(rows[0][0]) if rows else None
-
-    def _indexed(self, key: SessionKey) -> Indexed | None:
-        rows = self._rows(self.queries.indexed, (key.tenant, key.session_id))
-        return Indexed(*rows[0]) if rows else None
+    def _keep_piece(self, number: int, piece: IndexPiece) -> None:
+        values = (piece.first, piece.end, piece.packed, number)
+        self._write(lambda connection: connection.execute(self.queries.add_piece, values).rowcount)

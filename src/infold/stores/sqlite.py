@@ -15,7 +15,7 @@ from infold.core.entries import Entry, encode_entry
 from infold.errors import StoreConflict, UnknownSession
 from infold.ports import Clock, SessionKey
 from infold.stores.lifecycle import PerProcess, SystemClock, choose_surplus
-from infold.stores.search_index import Slice, mark_of
+from infold.stores.search_index import SessionIndexes
 from infold.stores.sql_store import Queries, SqlStore, T
 from infold.stores.sqlite_file import BUSY_SECONDS, hold_lock, lock_path, prepare, translate_errors
 from infold.stores.sqlite_writer import Connections
@@ -24,7 +24,7 @@ _SESSION = "FROM sessions WHERE tenant = ? AND id = ?"
 
 # The casts keep a damaged file from returning values of another type.
 _QUERIES = Queries(
-    number=f"SELECT number {_SESSION}",
+    number=f"SELECT number, CAST(next_sequence AS INTEGER) {_SESSION}",
     entries=(
         "SELECT CAST(next_sequence AS INTEGER), sequence, CAST(stored AS BLOB) FROM sessions "
         "LEFT JOIN entries ON session = number AND sequence < ? WHERE number = ? ORDER BY sequence DESC LIMIT ?"
@@ -35,8 +35,9 @@ _QUERIES = Queries(
         "CAST(next_sequence AS INTEGER), CAST(stored_bytes AS INTEGER), CAST(changed_ms AS INTEGER) FROM sessions "
         "WHERE tenant = ? AND (changed_ms, number) < (?, ?) ORDER BY changed_ms DESC, number DESC LIMIT ?"
     ),
-    indexed=f"SELECT CAST(indexed AS INTEGER), CAST(next_sequence AS INTEGER) {_SESSION}",
-    places="SELECT sequence, position FROM words WHERE words MATCH ? ORDER BY rowid DESC LIMIT ?",
+    pieces=(
+        "SELECT CAST(first AS INTEGER), CAST(ends AS INTEGER), CAST(packed AS BLOB) FROM index_pieces WHERE session = ?"
+    ),
     medium=(
         "SELECT media.stored FROM media JOIN sessions ON sessions.number = media.session "
         "WHERE sessions.tenant = ? AND sessions.id = ? AND media.digest = ?"
@@ -47,7 +48,10 @@ _QUERIES = Queries(
     ),
     add_medium="INSERT INTO media VALUES (?, ?, ?) ON CONFLICT (session, digest) DO NOTHING",
     add_bytes="UPDATE sessions SET stored_bytes = stored_bytes + ? WHERE number = ?",
-    advance="UPDATE sessions SET indexed = ? WHERE tenant = ? AND id = ? AND indexed = ? RETURNING number",
+    add_piece=(
+        "INSERT INTO index_pieces SELECT number, ?, ?, ? FROM sessions WHERE number = ? "
+        "ON CONFLICT (session, first) DO UPDATE SET ends = excluded.ends, packed = excluded.packed"
+    ),
 )
 
 
@@ -66,10 +70,12 @@ class SqliteStore(SqlStore):
         self.where = str(self._path)
         self._clock = clock or SystemClock()
         self._connections = PerProcess(self.where, lambda: Connections(self._path, busy_seconds))
+        self._indexes = PerProcess(self.where, SessionIndexes)
         prepare(self._path, busy_seconds)
 
     def close(self) -> None:
         """Finish pending appends and close the file; calling it again does nothing."""
+        self._indexes.close()
         self._connections.close()
 
     def append(self, key: SessionKey, entries: Sequence[Entry], *, expected: int) -> int:
@@ -86,7 +92,7 @@ class SqliteStore(SqlStore):
             yield taken
 
     def delete(self, key: SessionKey) -> None:
-        """Delete a session, its words and their bytes in the file; raise `UnknownSession` if it does not exist."""
+        """Delete a session, its index and their bytes in the file; raise `UnknownSession` if it does not exist."""
 
         def act(connection: sqlite3.Connection) -> None:
             found = _find(connection, key)
@@ -125,15 +131,6 @@ class SqliteStore(SqlStore):
         with self._connections.here().reading() as connection:
             return connection.execute(query, values).fetchall()
 
-    def _add_words(self, connection: sqlite3.Connection, number: int, slices: Sequence[Slice]) -> None:
-        connection.executemany(
-            "INSERT INTO words (sequence, position, tokens) VALUES (?, ?, ?)",
-            [(piece.sequence, piece.position, " ".join((mark_of(number), *piece.tokens))) for piece in slices],
-        )
-
-    def _match(self, number: int, token: str) -> tuple[object, ...]:
-        return (f'"{mark_of(number)}" AND "{token}"',)
-
     def _delete_many(self, act: Callable[[sqlite3.Connection], int]) -> int:
         deleted = self._write(act)
         if deleted:
@@ -142,6 +139,7 @@ class SqliteStore(SqlStore):
 
     def _give_back(self) -> None:
         """Shorten the file and empty the write-ahead log into it, so that nothing deleted remains in either."""
+        self._indexes.here().close()
         with self._connections.here().reading() as connection:
             connection.executescript("PRAGMA incremental_vacuum; PRAGMA wal_checkpoint(TRUNCATE)")
 
@@ -185,18 +183,10 @@ def _append(
 
 
 def _forget(connection: sqlite3.Connection, numbers: Sequence[int]) -> int:
-    """Delete sessions by number and overwrite their bytes; return how many.
-
-    The index only marks deleted words until its pieces are merged, so it is merged here: deleting takes time in
-    proportion to the whole store and leaves nothing behind.
-    """
+    """Delete sessions by number and overwrite their bytes; return how many."""
     for number in numbers:
-        connection.execute(
-            "DELETE FROM words WHERE rowid IN (SELECT rowid FROM words WHERE words MATCH ?)", (f'"{mark_of(number)}"',)
-        )
+        connection.execute("DELETE FROM index_pieces WHERE session = ?", (number,))
         connection.execute("DELETE FROM entries WHERE session = ?", (number,))
         connection.execute("DELETE FROM media WHERE session = ?", (number,))
         connection.execute("DELETE FROM sessions WHERE number = ?", (number,))
-    if numbers:
-        connection.execute("INSERT INTO words (words) VALUES ('optimize')")
     return len(numbers)

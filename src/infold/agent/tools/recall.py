@@ -6,9 +6,9 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from infold.agent.tools.tool import ActionRequest, Tool, ToolFailed, ToolOutput, Workspace
-from infold.core.messages import FilePart
+from infold.core.messages import RECALL_TOOL_NAME, FilePart
 from infold.errors import UsageError
-from infold.formats.tools import RECALL_DESCRIPTION, RECALL_QUERY, RECALL_TOOL_NAME
+from infold.formats.tools import RECALL_DESCRIPTION, RECALL_QUERY
 
 
 class RecallArguments(Struct, frozen=True, forbid_unknown_fields=True):
