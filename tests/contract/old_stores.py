@@ -18,8 +18,6 @@ from infold.__main__ import main
 DATA = Path(__file__).parents[1] / "data" / "stores"
 HISTORIES = DATA / "histories.json.gz"
 EXPECTED = DATA / "expected.json"
-OLD_SESSIONS = ("openai-chat", "shared")
-"""The sessions that the databases of older schemas hold."""
 LONGEST = 100
 """Characters of a value that are kept whole; of a longer one its beginning, its length and its digest are."""
 QUERIES = ("harbour late", "tide table 3", "pier", "0.0", "2.0", "6.0+100")

@@ -7,6 +7,7 @@ import pytest
 
 from infold.errors import StoreBroken, StoreClosed
 from infold.stores.postgres import REMEDIES, PostgresStore, database_name, translate_errors
+from infold.stores.search_index import LEAST_PASSAGES
 from infold.testing.store_contract import ONE, append_with_retries, run_together, user_entries
 
 
@@ -22,10 +23,13 @@ def test_sessions_outlive_the_store(postgres: str) -> None:
 def test_deleted_rows_are_gone(postgres: str) -> None:
     """B27: of a deleted session no row is left in any table."""
     with PostgresStore(postgres) as store:
-        store.append(ONE, user_entries("a"), expected=0)
+        store.append(ONE, user_entries(*map(str, range(LEAST_PASSAGES))), expected=0)
+        store.search(ONE, "7", most=1)
+        with psycopg.connect(postgres) as connection:
+            assert connection.execute("SELECT count(*) FROM infold_index_pieces").fetchone() == (1,)
         store.delete(ONE)
     with psycopg.connect(postgres) as connection:
-        for table in ("sessions", "entries", "words"):
+        for table in ("sessions", "entries", "index_pieces"):
             assert connection.execute(f"SELECT count(*) FROM infold_{table}".encode()).fetchone() == (0,)
 
 
@@ -40,7 +44,7 @@ def test_stores_open_at_once(postgres: str) -> None:
         rows = connection.execute("SELECT number, name FROM infold_migrations").fetchall()
 
     assert len(stores) == 6
-    assert rows == [(1, "sessions"), (2, "words"), (3, "indexed"), (4, "media")]
+    assert rows == [(1, "sessions"), (2, "words"), (3, "indexed"), (4, "media"), (5, "index")]
 
 
 def test_reader_under_way_holds_nothing(postgres: str) -> None:

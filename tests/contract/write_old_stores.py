@@ -2,7 +2,8 @@
 
     PYTHONPATH=src python -m tests.contract.write_old_stores
 
-It makes databases with every kind of entry, the histories they were made from, and what the present code reads in them.
+The first had every kind of entry; a new schema's is the one before it, brought up to date. With it goes what the present code
+reads in it: look at what changes there.
 """
 
 import base64
@@ -21,18 +22,13 @@ import httpx2
 import openai
 
 from infold import Session, SessionSettings, open_store, wrap
+from infold.stores.lifecycle import migrations_for
 
-from .old_stores import DATA, EXPECTED, HISTORIES, OLD_SESSIONS, read_store
+from .old_stores import DATA, EXPECTED, HISTORIES, read_store
 
 WINDOW = 8_000
 PNG = base64.b64encode(b"\x89PNG\r\n\x1a\n" + bytes(range(200))).decode()
 NOTES = "The work went on step by step, each part was looked at, and what the user asked for above still holds."
-OLDER = {
-    3: "DROP TABLE media; DELETE FROM migrations WHERE number > 3",
-    2: "ALTER TABLE sessions DROP COLUMN indexed; DELETE FROM migrations WHERE number > 2",
-    1: "DROP TABLE words; DELETE FROM migrations WHERE number > 1",
-}
-"""What takes a database back by one schema; each goes on from the one before."""
 
 
 class Clock:
@@ -50,25 +46,20 @@ CLOCK = Clock()
 
 
 def write_stores() -> None:
-    """Write today's database, those of older schemas, and what is read in each."""
+    """Write the file of today's schema from the newest of an older one, or all anew if there is none; then what is read."""
     DATA.mkdir(exist_ok=True)
+    schema = len(migrations_for("sqlite"))
+    older = [path for path in sorted(DATA.glob("schema-*.sqlite3.gz")) if path.name < f"schema-{schema}."]
     with TemporaryDirectory() as folder:
-        path = Path(folder) / "schema-4"
-        histories = _write_today(path)
-        HISTORIES.write_bytes(gzip.compress(json.dumps(histories).encode(), mtime=0))
-        _keep(path, 4)
-        with open_store(str(path)) as store:
-            for session in [one for tenant in store.tenants() for one in store.sessions(tenant)]:
-                if session.key.session_id in OLD_SESSIONS:
-                    store.search(session.key, ["harbour"], most=1)  # schemas 2 and 3 had every part in the index
-                else:
-                    store.delete(session.key)
-        for schema, statements in OLDER.items():
-            with closing(sqlite3.connect(path, isolation_level=None)) as database:
-                database.executescript(statements)
-            _keep(path, schema)
+        path = Path(folder) / f"schema-{schema}"
+        if older:
+            path.write_bytes(gzip.decompress(older[-1].read_bytes()))
+            open_store(str(path)).close()
+        else:
+            HISTORIES.write_bytes(gzip.compress(json.dumps(_write_today(path)).encode(), mtime=0))
+        _keep(path, schema)
     with TemporaryDirectory() as folder:
-        found = read_store(DATA / "schema-4.sqlite3.gz", Path(folder))
+        found = read_store(DATA / f"schema-{schema}.sqlite3.gz", Path(folder))
     EXPECTED.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", "utf-8")
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 from msgspec import Struct
+from msgspec.structs import replace
 from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
@@ -15,8 +16,8 @@ from infold.cli import options
 from infold.cli.files import InputFile, choose_session, input_options, read_input
 from infold.cli.render import open_console, print_json
 from infold.core.entries import handle_of
-from infold.core.messages import Message, Part, ToolCallPart
-from infold.core.recall import Document, Hit, Index, search_tokens
+from infold.core.messages import Message, Part
+from infold.core.recall import Document, Hit, Index, documents_of, search_tokens
 from infold.errors import UnknownReference
 from infold.reports.text import author_of, describe_part, moment, part_text, printable
 from infold.transcripts.record import RecordedSession
@@ -78,7 +79,7 @@ def recall(*, file: Path, query: str, most: int, format: str | None, session: st
         remedy = "take a handle from an earlier answer; to search for the number itself, add a word"
         raise UnknownReference("part", query, remedy=remedy)
     else:
-        index = Index.of(Document(handle, _searchable(place.part)) for handle, place in places.items())
+        index = Index.of(_documents(sessions, found.sessions[0]))
         hits = [_hit(hit, places[hit.handle]) for hit in index.search(query, most=most)]
     if as_json:
         print_json({"file": str(file), "query": query, "hits": hits})
@@ -106,8 +107,11 @@ def _places(sessions: Sequence[RecordedSession], first: RecordedSession) -> Iter
                     yield f"{prefix}{handle_of(number, position)}", PartPlace(session.id, message, part)
 
 
-def _searchable(part: Part) -> str:
-    return f"{part.tool} {part.arguments}" if isinstance(part, ToolCallPart) else part_text(part)
+def _documents(sessions: Sequence[RecordedSession], first: RecordedSession) -> Iterator[Document]:
+    """Yield what is searched: the documents of each session, under the handles of `_places`."""
+    for session in sessions:
+        for document in documents_of(enumerate(session.messages)):
+            yield document if session is first else replace(document, handle=f"{session.id}/{document.handle}")
 
 
 def _hit(hit: Hit, place: PartPlace) -> RecallHit:

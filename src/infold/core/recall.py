@@ -72,7 +72,7 @@ RESCORED = 120
 """How many of the likeliest passages are compared by nearness, recency and kind."""
 
 
-OWN_WEIGHT = 0.9
+OWN_WEIGHT = 0.8
 """How much the agent's own texts and calls count beside what it was given: a plan quotes the result it came from."""
 
 
@@ -252,7 +252,7 @@ class Index:
 
     def _damping_of(self, left_out: Set[Kind]) -> list[float]:
         """Return by how much each passage's length lessens its counts: without end, to 0, for kinds that are left out."""
-        mean = self._length / max(1, len(self._passages))
+        mean = max(1, self._length) / max(1, len(self._passages))
         return [
             inf
             if self._documents[passage.document].kind in left_out

@@ -23,10 +23,10 @@ from infold.core.logged_message import Rendering
 from infold.core.messages import Message, SessionId
 from infold.core.plan import Fold
 from infold.core.policy import INFOLD
-from infold.core.recall import Index, documents_of, render_hits
 from infold.core.tokens import estimate, measure_message
 from infold.core.view import view
-from infold.errors import InfoldError
+from infold.errors import InfoldError, UsageError
+from infold.ports import SessionKey
 from infold.replay.facts import (
     SETS,
     DividedHistory,
@@ -42,6 +42,8 @@ from infold.replay.facts import (
     without_summaries,
 )
 from infold.replay.outcome import BrokenFile
+from infold.session.recall import recall
+from infold.stores.memory import MemoryStore
 from infold.transcripts.record import RecordedSession
 from infold.transcripts.registry import read_transcript
 
@@ -119,7 +121,7 @@ REPLY_TOKENS = 2_000
 """The size of one recall answer."""
 
 
-MOST_HITS, MOST_DECOYS = 40, 40
+MOST_DECOYS = 40
 
 _FRAME = re.compile(r"\[[\d.]+\]|\(\d+ times\)|(?<![\d,])\d[\d,]*+ more\b|\[[\d,]+ characters in all[^\]]{0,200}\]")
 
@@ -264,7 +266,7 @@ def _measure(source: str, name: str, point: EndPoint, decoys: Sequence[HistoryFa
     history = "\n".join(normalise(event.text) for event in divided.head)
     false = [fact for fact in decoys if not _knows(history, fact)]
     facts = (*facts_of(divided), *(_decoy(fact) for fact in false))
-    recall = RecallProbe(Index.of(documents_of(enumerate(point.messages[: point.cut]))))
+    recall = RecallProbe(point.messages[: point.cut])
     return Measurement(
         source=source,
         session=name,
@@ -298,10 +300,12 @@ def _score(fact: HistoryFact, ways: Mapping[str, tuple[ShownText, ...]], recall:
 
 
 class RecallProbe:
-    """A recall tool queried by the words around a fact, never by the fact itself."""
+    """The recall of a session, queried by the words around a fact, never by the fact itself."""
 
-    def __init__(self, index: Index) -> None:
-        self.index = index
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self.store = MemoryStore()
+        self.key = SessionKey("", SessionId("retention"))
+        self.store.append(self.key, [MessageEntry(message) for message in messages], expected=0)
 
     def finds(self, fact: HistoryFact) -> Iterator[str]:
         """Yield the queries that find a fact: by its origin or its use, in one call or in two."""
@@ -314,8 +318,11 @@ class RecallProbe:
                 yield f"{name} 2"
 
     def ask(self, query: str) -> str:
-        """Return the answer of one call."""
-        return render_hits(self.index.search(query, most=MOST_HITS), budget_tokens=REPLY_TOKENS)
+        """Return the answer of one call; nothing where the words are taken for a handle that names no part."""
+        try:
+            return recall(self.store, self.key, query, budget_tokens=REPLY_TOKENS)
+        except UsageError:
+            return ""
 
 
 def _queries(words: str) -> tuple[str, ...]:

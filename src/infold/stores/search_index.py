@@ -6,7 +6,7 @@ the texts into tokens again. Where the pieces cannot be written, searching works
 """
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
 from threading import Lock
@@ -130,7 +130,7 @@ class SessionIndex:
             return
         messages = deque(self._new_messages(session))
         if not self._next and self._is_whole:
-            self._add_pieces({piece.first: piece for piece in session.pieces()}, messages)
+            self._add_pieces(session, messages)
         while messages:
             sequence = messages[0][0]
             for document in self._read(messages, sequence + 1):
@@ -163,15 +163,20 @@ class SessionIndex:
                 break
         return found[::-1]
 
-    def _add_pieces(self, pieces: Mapping[int, IndexPiece], messages: deque[tuple[int, Message]]) -> None:
+    def _add_pieces(self, session: SearchedSession, messages: deque[tuple[int, Message]]) -> None:
         """Add the messages of which the index is stored, up to a piece that is missing or not usable."""
+        pieces = {piece.first: piece for piece in session.pieces()}
         while messages and (piece := pieces.get(self._stored.sequence)):
             documents = list(self._read(messages, piece.end))
-            if not self._reader.is_settled or not self._index.unpack(piece.packed, documents):
+            is_usable = documents and self._reader.is_settled and self._index.unpack(piece.packed, documents)
+            if not is_usable:
                 for document in documents:
                     self._index.add(document)
+            if self._reader.is_settled:
+                self._settled = _Mark(min(piece.end, session.next_sequence), self._index.size)
+            if not is_usable:
                 return
-            self._stored = self._settled = _Mark(piece.end, self._index.size)
+            self._stored = self._settled
 
     def _read(self, messages: deque[tuple[int, Message]], end: int) -> Iterator[Document]:
         """Yield the documents of the messages before an entry."""

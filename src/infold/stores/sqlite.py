@@ -118,7 +118,7 @@ class SqliteStore(SqlStore):
 
         def act(connection: sqlite3.Connection) -> int:
             sizes = connection.execute(
-                "SELECT number, stored_bytes FROM sessions ORDER BY changed_ms DESC, number DESC"
+                "SELECT number, CAST(stored_bytes AS INTEGER) FROM sessions ORDER BY changed_ms DESC, number DESC"
             ).fetchall()
             return _forget(connection, choose_surplus(sizes, max_bytes))
 

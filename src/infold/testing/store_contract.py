@@ -335,7 +335,7 @@ def _search_finds(store: FullStore) -> None:
         ("kiteerror", ["2.0"]),
         ("tests/unit", ["2.0"]),
         ("please", ["4.0", "0.0"]),
-        ("the kite is", ["3.0", "4.0", "2.0", "0.0"]),
+        ("the kite is", ["3.0", "4.0", "0.0", "2.0"]),
         ("absent", []),
         ("", []),
     ):

@@ -10,7 +10,6 @@ from tests.support.corpus import each_label
 
 from infold.core.messages import Message, text_of
 from infold.core.policy import INFOLD
-from infold.core.recall import Document, Index
 from infold.core.view import view
 from infold.replay.facts import HistoryFact, without_summaries
 from infold.replay.retention import (
@@ -135,13 +134,13 @@ def test_one_huge_message_leaves_nothing_to_fold_stepwise() -> None:
 
 def test_recall_is_asked_twice_at_most() -> None:
     """A fact is brought back by its origin's words, or by the inner half of them; without words nothing is asked."""
-    index = Index.of((Document("1.0", "the helper loadSettings reads it"),))
+    messages = numbered([user("the helper loadSettings reads it")])
     fact = HistoryFact("found", ("helper",), ("loadsettings",), "1.0", origin="the helper reads it")
 
-    assert set(RecallProbe(index).finds(fact)) == {"origin 1", "origin 2"}
-    assert set(RecallProbe(index).finds(replace(fact, answers=("other",)))) == set()
+    assert set(RecallProbe(messages).finds(fact)) == {"origin 1", "origin 2"}
+    assert set(RecallProbe(messages).finds(replace(fact, answers=("other",)))) == set()
     number = HistoryFact("number", ("helper", "absent"), ("loadsettings",), "1.0", origin="helper")
-    assert set(RecallProbe(index).finds(number)) == set()
+    assert set(RecallProbe(messages).finds(number)) == set()
 
 
 def test_an_invented_name_is_found() -> None:

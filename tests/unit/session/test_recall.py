@@ -1,20 +1,19 @@
 """Recall by words and by handles, within its tokens."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from infold.core.entries import Handle, MessageEntry
+from infold.core.entries import MessageEntry
 from infold.core.messages import Message, SessionId
 from infold.core.policy import Ruler
-from infold.core.recall import Document
 from infold.core.tokens import estimate
 from infold.errors import UnknownReference, UnknownSession, UsageError
-from infold.ports import Found, SessionKey
-from infold.session.recall import MOST_CHARACTERS, MOST_HANDLES, recall
+from infold.ports import SessionKey
+from infold.session.recall import MOST_HANDLES, recall
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import calls, numbered, replies, result, user
 
@@ -188,6 +187,32 @@ def test_nothing_found_is_said(store: MemoryStore) -> None:
     assert recall(store, KEY, "ported") == "[5.0]\nThe loader is ported."
 
 
+def test_all_parts_are_searched() -> None:
+    """B40: the one part that answers is found among hundreds that hold the query's common words."""
+    told = [user(f"the harbour of town {number} has a key and a quay, and a harbour master") for number in range(300)]
+    told[7] = user("the harbour key is quay-4711")
+
+    assert "quay-4711" in recall(stored(*told), KEY, "the harbour key is")
+
+
+def test_results_come_before_what_the_agent_said_of_them() -> None:
+    """B40: of two texts that answer alike the result is shown first, the agent's own text after it."""
+    told = [user(f"wish {number}: {'some words about it ' * 20}") for number in range(40)]
+    run = (calls("bash", arguments='{"command": "x"}'), result(output="port 8443 is open"))
+    shown = recall(stored(*told, *run, replies("port 8443 is open now")), KEY, "port 8443")
+
+    assert shown.index("[41.0]") < shown.index("[42.0]")
+
+
+def test_many_other_parts_are_counted() -> None:
+    """B40: of many parts that have no room the best are named, the others counted."""
+    store = stored(*(user(f"kite {number} " + f"flew over the hill {number} times " * 25) for number in range(60)))
+
+    assert re.search(
+        r"\[also found in (\d+\.0, ){11}\d+\.0 and \d+ more; ask", recall(store, KEY, "kite", budget_tokens=500)
+    )
+
+
 def test_of_equals_the_newest_comes_first() -> None:
     """B6: two runs of one command: the later one is meant."""
     runs = [(calls("bash", arguments='{"command": "make"}'), result(output=f"built kite {n} times")) for n in (1, 2)]
@@ -225,30 +250,3 @@ def test_no_answer_is_over_its_budget(texts: list[str], query: str, budget: int,
 
     assert estimate(answers[0], rule) <= budget
     assert answers[0] == answers[1]
-
-
-class Endless:
-    """A finder that proposes as many large parts as it is asked for, and counts how many are read."""
-
-    def __init__(self) -> None:
-        self.reads = 0
-
-    def search(self, key: SessionKey, tokens: Sequence[str], *, most: int) -> Sequence[Found]:
-        """So many parts, best first."""
-        del key, tokens
-        return [Found(Handle(f"{number}.0"), 1.0) for number in range(most)]
-
-    def read(self, key: SessionKey, handle: str) -> Document:
-        """A part of a third of what may be ranked."""
-        del key
-        self.reads += 1
-        return Document(handle, "x" * (MOST_CHARACTERS // 3) + " needle")
-
-
-@pytest.mark.slow
-def test_a_search_is_bounded() -> None:
-    """B17: of very large parts only the best are read and ranked."""
-    endless = Endless()
-
-    assert "needle" in recall(endless, KEY, "needle")
-    assert endless.reads == 3

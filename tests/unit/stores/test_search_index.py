@@ -1,104 +1,228 @@
-"""What is indexed, what is asked for, and what comes first."""
+"""The indexes of sessions: what they cost, what is stored of them, and that replies do not depend on it."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from threading import Thread
 
 import pytest
 
 from infold.core.entries import Entry, MessageEntry, Pin, handle_of
-from infold.core.messages import AssistantMessage, MessageId, ToolCallPart, ToolMessage, ToolResultPart
-from infold.core.recall import search_tokens
-from infold.stores.search_index import (
-    LARGEST_SLICE,
-    LONGEST_TOKEN,
-    MOST_TOKENS,
-    Slice,
-    query_tokens,
-    rank_parts,
-    slices_of,
-)
+from infold.core.messages import AssistantMessage, Message, MessageId, ToolCallPart, ToolMessage, ToolResultPart
+from infold.core.recall import Index, documents_of
+from infold.errors import StoreBroken
+from infold.ports import SessionKey
+from infold.stores import search_index
+from infold.stores.memory import MemoryStore
+from infold.stores.search_index import LEAST_PASSAGES, IndexPiece, SearchedSession, SessionIndexes, document_at
+from infold.stores.sqlite import SqliteStore
 from infold.testing.builders import calls, result, user
-from infold.testing.store_contract import as_entries, user_entries
+from infold.testing.store_contract import ONE, TWO, as_entries, run_together, user_entries
 
-STORY = as_entries([user("look"), calls("bash", arguments='{"command": "make kites"}'), result(output="blue")])
-
-
-def unneeded() -> list[tuple[int, Entry]]:
-    """Earlier entries that must not be looked at."""
-    raise AssertionError("nothing had to be looked for")
+TURN = (user("look"), calls("bash", arguments='{"command": "make kites"}'), result(output="blue\n" * 30))
 
 
-def test_slices_are_numbered_from_the_first() -> None:
-    """B6: each part is indexed under its entry's own number; entries that say nothing are passed over."""
-    slices = slices_of([*user_entries("a b a"), Pin(handle_of(7, 0)), *user_entries("c")], 7, unneeded)
+class Recorded:
+    """A session in lists: its entries, the pieces of its index, and which entries were read."""
 
-    assert slices == [Slice(7, 0, ("a", "b")), Slice(9, 0, ("c",))]
+    def __init__(self, drafts: Sequence[Message] = ()) -> None:
+        self.entries = as_entries(drafts)
+        self.pieces: dict[int, IndexPiece] = {}
+        self.read: list[int] = []
+
+    def newest_first(self) -> Iterator[tuple[int, Entry]]:
+        """Yield the entries, and note which."""
+        for number in range(len(self.entries) - 1, -1, -1):
+            self.read.append(number)
+            yield number, self.entries[number]
+
+    def keep(self, piece: IndexPiece) -> None:
+        """Store a piece."""
+        self.pieces[piece.first] = piece
+
+    def session(self) -> SearchedSession:
+        """Return it as a store would."""
+        return SearchedSession(1, len(self.entries), self.newest_first, lambda: self.pieces.values(), self.keep)
 
 
-def test_grouping_does_not_matter() -> None:
-    """B6: what is found is the same however the messages were grouped into appends."""
-    together = slices_of(STORY, 0, unneeded)
-    apart = slices_of(STORY[:2], 0, unneeded) + slices_of(STORY[2:], 2, lambda: [(1, STORY[1]), (0, STORY[0])])
+def many(turns: int) -> list[Message]:
+    """Turns with words of their own."""
+    return [
+        draft
+        for at in range(turns)
+        for draft in (user(f"wish {at}"), calls("bash", arguments=f'{{"n": {at}}}'), result(output=f"kite {at} flew"))
+    ]
 
-    assert together == apart
-    assert "kites" in together[-1].tokens
+
+def test_only_what_is_new_is_read() -> None:
+    """B40, B17: a second search reads no entry again, and after an append only the new one."""
+    recorded, indexes = Recorded(TURN), SessionIndexes()
+    indexes.search(recorded.session(), "kites", 5)
+    recorded.read.clear()
+    indexes.search(recorded.session(), "blue", 5)
+    assert recorded.read == []
+    recorded.entries += user_entries("green", prefix="g")
+
+    assert [hit.handle for hit in indexes.search(recorded.session(), "green", 5)] == ["3.0"]
+    assert recorded.read == [3, 2]
 
 
-def test_call_that_is_far_away_is_not_looked_for() -> None:
-    """B17: a result's call is looked for among the nearest entries only, so that an append stays cheap."""
-    looked_at: list[int] = []
+def test_a_new_process_loads_what_was_stored() -> None:
+    """B40: the stored pieces give the same hits as the texts, and are used in their place."""
+    recorded = Recorded(many(LEAST_PASSAGES))
+    first = SessionIndexes().search(recorded.session(), "kite 17 flew", 40)
+    [piece] = recorded.pieces.values()
+    recorded.entries += as_entries(many(LEAST_PASSAGES), prefix="n")
+    grown = SessionIndexes().search(recorded.session(), "kite 17 flew", 40)
 
-    def earlier() -> "list[tuple[int, Entry]]":
-        looked_at.append(1)
-        return [(100 - at, entry) for at, entry in enumerate([*user_entries(*"x" * 60), *STORY[:2]])]
+    assert (piece.first, piece.end) == (0, 3 * LEAST_PASSAGES)
+    assert sorted(recorded.pieces) == [0, 3 * LEAST_PASSAGES]
+    messages = [entry.message for entry in recorded.entries if isinstance(entry, MessageEntry)]
+    assert grown == SessionIndexes().search(recorded.session(), "kite 17 flew", 40)
+    assert grown == Index.of(documents_of(enumerate(messages))).search("kite 17 flew", most=40)
+    assert first != grown
 
-    slices = slices_of(STORY[2:], 101, earlier)
 
-    assert looked_at == [1]
-    assert "kites" not in slices[0].tokens
+def test_what_waits_for_a_result_is_not_stored() -> None:
+    """B40: a piece ends where no call is open, so that its result is found under it by a new process too."""
+    late = (calls("bash", arguments='{"command": "make whistle"}'), result(output="shrill"))
+    recorded = Recorded([*many(LEAST_PASSAGES), *late])
+    answer = recorded.entries.pop()
+    assert SessionIndexes().search(recorded.session(), "whistle", 5) == ()
+    [piece] = recorded.pieces.values()
+    recorded.entries.append(answer)
+
+    assert piece.end == len(recorded.entries) - 2
+    assert [hit.handle for hit in SessionIndexes().search(recorded.session(), "whistle", 5)] == ["601.0"]
+
+
+@pytest.mark.parametrize("damage", [b"", b"junk", None])
+def test_a_piece_that_does_not_fit_is_made_again(damage: bytes | None) -> None:
+    """B13, B40: damaged pieces, those of other texts and those that end nowhere change no reply, and are replaced."""
+    recorded = Recorded(many(LEAST_PASSAGES))
+    wanted = SessionIndexes().search(recorded.session(), "kite 17", 9)
+    right = recorded.pieces[0]
+    other = Recorded(many(LEAST_PASSAGES + 1))
+    SessionIndexes().search(other.session(), "kite", 9)
+    for wrong in (IndexPiece(0, 0, right.packed), IndexPiece(0, 5, right.packed)):
+        recorded.pieces[0] = wrong
+        assert SessionIndexes().search(recorded.session(), "kite 17", 9) == wanted
+    recorded.pieces[0] = IndexPiece(0, right.end, other.pieces[0].packed if damage is None else damage)
+
+    assert SessionIndexes().search(recorded.session(), "kite 17", 9) == wanted
+    assert recorded.pieces[0] == right
+
+
+def test_an_index_that_cannot_be_stored_is_used() -> None:
+    """B13: a store that cannot write is searched all the same."""
+    recorded = Recorded(many(LEAST_PASSAGES))
+
+    def refuse(piece: IndexPiece) -> None:
+        raise StoreBroken("here", "it is full", remedy="free some space")
+
+    session = SearchedSession(1, len(recorded.entries), recorded.newest_first, tuple, refuse)
+    assert SessionIndexes().search(session, "kite 17", 1)[0].handle == "53.0"
+
+
+def test_a_search_that_fails_is_begun_again() -> None:
+    """B13: after an error in the middle of reading the next search finds everything once."""
+    recorded, indexes = Recorded(TURN), SessionIndexes()
+
+    def broken() -> Iterator[tuple[int, Entry]]:
+        yield from list(recorded.newest_first())[:1]
+        raise StoreBroken("here", "it is damaged", remedy="mend it")
+
+    with pytest.raises(StoreBroken):
+        indexes.search(SearchedSession(1, 3, broken), "blue", 5)
+    assert indexes.search(recorded.session(), "blue", 5) == SessionIndexes().search(recorded.session(), "blue", 5)
+
+
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """B17: of a very large session the newest part is searched, and sessions searched long ago are forgotten."""
+    monkeypatch.setattr(search_index, "MOST_CHARACTERS", 100_000)
+    recorded, indexes = Recorded([user(f"kite {at} {'x' * 1_000}") for at in range(200)]), SessionIndexes()
+
+    assert indexes.search(recorded.session(), "kite 3", 5) != ()
+    assert min(recorded.read) > 100
+    assert not recorded.pieces
+    recorded.entries += as_entries([user(f"pear {at} {'x' * 1_000}") for at in range(100)], prefix="p")
+    indexes.search(recorded.session(), "pear", 5)
+    recorded.read.clear()
+    recorded.entries += user_entries("plum", prefix="q")
+    assert [hit.handle for hit in indexes.search(recorded.session(), "plum", 5)] == ["300.0"]
+    assert 200 < min(recorded.read) < 298  # what had grown beyond twice the limit was read again, the newest alone
+    others = [Recorded([user(f"apple {'x' * 60_000}")]) for _ in range(3)]
+    for number, other in enumerate((*others, others[0])):
+        other.read.clear()
+        indexes.search(SearchedSession(10 + number % 3, 1, other.newest_first), "apple", 5)
+    assert others[0].read == [0]
+
+
+def test_threads_share_an_index() -> None:
+    """B14: searches from several threads, while others append, each find what was there."""
+    store = MemoryStore()
+    store.append(ONE, as_entries(many(30)), expected=0)
+    found: list[int] = []
+
+    def search() -> None:
+        for _ in range(20):
+            found.append(len(store.search(ONE, "kite 7", most=40)))  # noqa: PERF401 - each takes its time
+
+    def append() -> None:
+        for at in range(20):
+            store.append(ONE, user_entries(f"kite again {at}", prefix=f"{at}-"), expected=90 + at)
+
+    run_together([*(Thread(target=search) for _ in range(4)), Thread(target=append)])
+
+    assert len(found) == 80
+    assert len(store.search(ONE, "kite 7", most=100)) == 51
+
+
+def test_a_deleted_session_is_not_found_under_its_key(tmp_path: Path) -> None:
+    """B27: a session that another process deleted and began again has an index of its own."""
+    with SqliteStore(tmp_path / "a.db") as store, SqliteStore(tmp_path / "a.db") as other:
+        store.append(ONE, user_entries("apple", "pear"), expected=0)
+        assert store.search(ONE, "apple", most=1)
+        other.delete(ONE)
+        assert store.search(ONE, "apple", most=1) == ()
+        other.append(ONE, user_entries("plum", "cherry"), expected=0)
+
+        assert store.search(ONE, "apple", most=1) == ()
+        assert [hit.handle for hit in store.search(ONE, "plum", most=1)] == ["0.0"]
+        assert store.search(TWO, "plum", most=1) == ()
+
+
+# Parts by their handles.
+
+
+class Entries:
+    """A store of these entries."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self.entries = entries
+
+    def newest_first(self, key: SessionKey, *, before: int | None = None) -> Iterator[tuple[int, Entry]]:
+        """Yield the entries, newest first."""
+        del key
+        end = len(self.entries) if before is None else before
+        yield from ((number, self.entries[number]) for number in range(min(end, len(self.entries)) - 1, -1, -1))
+
+
+def test_a_call_that_is_far_away_is_not_looked_for() -> None:
+    """B17: a result's call is looked for among the nearest entries only."""
+    story = as_entries(TURN)
+    near = Entries([*story[:2], *user_entries(*"x" * 40), story[2]])
+    far = Entries([*story[:2], *user_entries(*"x" * 60), story[2]])
+
+    assert "make kites" in document_at(near, ONE, "42.0").title
+    assert document_at(far, ONE, "62.0").title == "bash"
 
 
 def test_several_calls_are_found() -> None:
-    """B6: a message that answers calls of two earlier messages is indexed under both; other entries are passed over."""
+    """B6: a message that answers calls of two earlier messages is read under both; other entries are passed over."""
     one = AssistantMessage(MessageId("a"), (ToolCallPart("c1", "bash", '{"x": "apple"}'),))
     two = AssistantMessage(MessageId("b"), (ToolCallPart("c2", "bash", '{"x": "pear"}'),))
     both = ToolMessage(MessageId("c"), (ToolResultPart("c1", "bash", "out"), ToolResultPart("c2", "bash", "out")))
-    before: list[tuple[int, Entry]] = [(2, MessageEntry(two)), (1, Pin(handle_of(0, 0))), (0, MessageEntry(one))]
-    slices = slices_of([MessageEntry(both)], 3, lambda: before)
+    entries = Entries([MessageEntry(one), Pin(handle_of(0, 0)), MessageEntry(two), MessageEntry(both)])
 
-    assert ["apple" in piece.tokens for piece in slices] == [True, False]
-    assert ["pear" in piece.tokens for piece in slices] == [False, True]
-
-
-def test_large_part_is_cut() -> None:
-    """B6: the tokens of a very large part are spread over rows that any database takes, none lost."""
-    text = " ".join(f"word{number}" for number in range(60_000))
-    slices = slices_of(user_entries(text), 0, unneeded)
-
-    assert len(slices) > 1
-    assert all(len(" ".join(piece.tokens)) <= LARGEST_SLICE for piece in slices)
-    assert [token for piece in slices for token in piece.tokens] == list(dict.fromkeys(search_tokens(text)))
-
-
-def test_only_tokens_are_asked_for() -> None:
-    """What could mean something to a database is no token; endless tokens are known by their beginning."""
-    given = ["a", "a", "b.c", "x\\y", "日本", 'q"', "a b", "'", "", "(", "\0", "$1", "y" * 300]
-
-    assert query_tokens(given) == ["a", "b.c", "x\\y", "日本", "y" * LONGEST_TOKEN]
-
-
-def test_endless_query_is_bounded() -> None:
-    """B17: of a query as long as a log only the first tokens are looked up."""
-    assert query_tokens(map(str, range(5_000))) == [str(number) for number in range(MOST_TOKENS)]
-
-
-def test_rare_tokens_weigh_more() -> None:
-    """B6: a part with a rare token comes before those with a common one, of equals the newest first."""
-    common = [(number, 0) for number in range(9)]
-    found = rank_parts([common, [(3, 0)], []], most=3)
-
-    assert [one.handle for one in found] == ["3.0", "8.0", "7.0"]
-    assert rank_parts([common], most=-1) == ()
-
-
-@pytest.mark.parametrize("places", [[(4, 0), (4, 0)], [(4, 0)]])
-def test_pieces_of_a_part_count_once(places: list[tuple[int, int]]) -> None:
-    """B6: a part that was cut into pieces is found once, at the same score."""
-    assert rank_parts([places], most=9) == rank_parts([[(4, 0)]], most=9)
+    assert ["apple" in document_at(entries, ONE, f"3.{at}").title for at in (0, 1)] == [True, False]
+    assert ["pear" in document_at(entries, ONE, f"3.{at}").title for at in (0, 1)] == [False, True]

@@ -23,6 +23,7 @@ from infold.core.logged_message import Rendering
 from infold.errors import BrokenInput, InfoldError, StoreBroken, StoreClosed
 from infold.session.session import Session
 from infold.session.settings import SessionSettings
+from infold.stores.search_index import LEAST_PASSAGES
 from infold.stores.sqlite import SqliteStore
 from infold.stores.sqlite_file import REMEDIES, put_in_place, translate_errors
 from infold.stores.sqlite_writer import MOST_IDLE
@@ -89,15 +90,24 @@ def test_deleted_bytes_are_gone(tmp_path: Path) -> None:
     with SqliteStore(tmp_path / "a.db") as store:
         store.append(FOREIGN, user_entries("blackbird"), expected=0)
         for number in range(40):
-            store.append(ONE, user_entries(f"nightingale sang {'x' * 4_000}", prefix=f"{number}-"), expected=number)
+            store.append(ONE, user_entries(f"nightingale sang {'x ' * 2_000}", prefix=f"{number}-"), expected=number)
+        store.search(ONE, "nightingale", most=5)
         assert b"nightingale" in left_in(tmp_path)
+        assert pieces_in(tmp_path / "a.db")
         store.delete(ONE)
         size = (tmp_path / "a.db").stat().st_size
 
         assert b"nightingale" not in left_in(tmp_path)
         assert b"blackbird" in left_in(tmp_path)
         assert size < 80_000
-        assert len(store.search(FOREIGN, ["blackbird"], most=5)) == 1
+        assert not pieces_in(tmp_path / "a.db")
+        assert len(store.search(FOREIGN, "blackbird", most=5)) == 1
+
+
+def pieces_in(path: Path) -> int:
+    """How many pieces of indexes a file holds."""
+    with closing(sqlite3.connect(path)) as connection:
+        return int(connection.execute("SELECT count(*) FROM index_pieces").fetchone()[0])
 
 
 def left_in(folder: Path) -> bytes:
@@ -325,7 +335,7 @@ def test_migrations_are_recorded_once(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
         rows = connection.execute("SELECT number, name FROM migrations").fetchall()
 
-    assert rows == [(1, "sessions"), (2, "words"), (3, "indexed"), (4, "media")]
+    assert rows == [(1, "sessions"), (2, "words"), (3, "indexed"), (4, "media"), (5, "index")]
 
 
 def test_damaged_page_is_told(tmp_path: Path) -> None:
@@ -365,7 +375,7 @@ def use(store: SqliteStore) -> None:
     acts: list[Callable[[], object]] = [
         lambda: [list(store.sessions(tenant)) for tenant in store.tenants()],
         lambda: load(ONE.session_id, store.newest_first(ONE), Rendering()),
-        lambda: store.search(ONE, ["word"], most=5),
+        lambda: store.search(ONE, "word", most=5),
         lambda: store.read(ONE, "1.0"),
         lambda: store.append(ONE, user_entries("c", prefix="c"), expected=3),
         lambda: (store.trim(10**9), store.expire(10**12)),
@@ -384,9 +394,9 @@ FLIPS = int(os.environ.get("INFOLD_FLIPS", "40"))
 def test_damage_anywhere_is_told(tmp_path: Path) -> None:
     """B13: bytes that were changed anywhere, the schema above all, never raise anything but infold's own errors."""
     with SqliteStore(tmp_path / "whole.db") as store:
-        store.append(ONE, user_entries("word one", "word two"), expected=0)
-        store.search(ONE, ["word"], most=5)
-        store.append(ONE, user_entries("word three", prefix="n"), expected=2)
+        store.append(ONE, user_entries(*(f"word {number}" for number in range(LEAST_PASSAGES))), expected=0)
+        store.search(ONE, "word", most=5)
+        store.append(ONE, user_entries("word three", prefix="n"), expected=LEAST_PASSAGES)
     whole, chance = (tmp_path / "whole.db").read_bytes(), random.Random(12)
     for number in range(FLIPS):
         damaged = bytearray(whole)
@@ -398,14 +408,17 @@ def test_damage_anywhere_is_told(tmp_path: Path) -> None:
             use(store)
 
 
-@pytest.mark.parametrize("column", ["next_sequence", "stored_bytes", "changed_ms", "indexed", "stored"])
+@pytest.mark.parametrize("column", ["next_sequence", "stored_bytes", "changed_ms", "stored", "first", "ends", "packed"])
 @pytest.mark.parametrize("value", ["'abc'", "x'ff00'", "1.5", "-1"])
 def test_a_value_of_another_type_is_told(tmp_path: Path, column: str, value: str) -> None:
     """B13: a column that holds a value of another type raises nothing but infold's own errors, and keeps no search waiting."""
     with SqliteStore(tmp_path / "a.db") as store:
-        store.append(ONE, user_entries("a", "b", "c"), expected=0)
-        with closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as connection:
-            connection.execute(f"UPDATE {'entries' if column == 'stored' else 'sessions'} SET {column} = {value}")
+        store.append(ONE, user_entries(*(f"word {number}" for number in range(LEAST_PASSAGES))), expected=0)
+        store.search(ONE, "word", most=5)
+        table = {"stored": "entries", "first": "index_pieces", "ends": "index_pieces", "packed": "index_pieces"}
+    with closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as connection:
+        assert connection.execute(f"UPDATE {table.get(column, 'sessions')} SET {column} = {value}").rowcount
+    with SqliteStore(tmp_path / "a.db") as store:
         use(store)
 
 
@@ -526,7 +539,7 @@ def test_a_full_disk_can_be_read(small_disk: Path) -> None:
     """B13, B6: on a full disk a store is opened, listed, read and searched, what was never indexed too; then it goes on."""
     with SqliteStore(small_disk / "a.db") as store:
         store.append(ONE, user_entries("nightingale", "blackbird"), expected=0)
-        store.search(ONE, ["blackbird"], most=1)
+        store.search(ONE, "blackbird", most=1)
         store.append(ONE, user_entries("nightingale again", prefix="n"), expected=2)
     with suppress(OSError), (small_disk / "ballast").open("wb", buffering=0) as ballast:
         while True:
@@ -534,7 +547,7 @@ def test_a_full_disk_can_be_read(small_disk: Path) -> None:
     with SqliteStore(small_disk / "a.db") as store:
         assert len(list(store.newest_first(ONE))) == 3
         assert [stored.entries for stored in store.sessions(ONE.tenant)] == [3]
-        assert [found.handle for found in store.search(ONE, ["nightingale"], most=5)] == ["2.0", "0.0"]
+        assert [found.handle for found in store.search(ONE, "nightingale", most=5)] == ["0.0", "2.0"]
         assert store.read(ONE, "1.0").text == "blackbird"
         with pytest.raises(StoreBroken, match=r"the disk is full .*free some space"):
             store.append(ONE, user_entries("x", prefix="x"), expected=3)
@@ -568,7 +581,10 @@ def test_a_file_from_before_media_is_upgraded(tmp_path: Path) -> None:
     with SqliteStore(path) as store:
         store.append(key, entries, expected=0)
     with closing(sqlite3.connect(path)) as connection:
-        connection.executescript("DROP TABLE media; DELETE FROM migrations WHERE number = 4")
+        connection.executescript(
+            "DROP TABLE media; DROP TABLE index_pieces; ALTER TABLE sessions ADD COLUMN indexed INTEGER NOT NULL DEFAULT 0; "
+            "CREATE TABLE words (a); DELETE FROM migrations WHERE number > 3"
+        )
     with SqliteStore(path) as store:
         store.keep_media(key, {"d": b"bytes"})
 
