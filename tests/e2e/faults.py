@@ -20,10 +20,10 @@ from infold.core.events import Event as Happened
 from infold.core.load import load
 from infold.core.logged_message import Rendering
 from infold.core.messages import OWN_IDS, SessionId
-from infold.core.recall import Document
+from infold.core.recall import Document, Hit
 from infold.core.summary_request import SummaryRequest
 from infold.formats.registry import OPENAI_CHAT
-from infold.ports import Found, FullStore, SessionKey, StoredSession
+from infold.ports import FullStore, SessionKey, StoredSession
 from infold.session.session import Ready
 from infold.session.settings import SessionSettings
 
@@ -178,9 +178,9 @@ class TrappedStore:
         """As the store does it."""
         return self._store.trim(max_bytes)
 
-    def search(self, key: SessionKey, tokens: Sequence[str], *, most: int) -> Sequence[Found]:
+    def search(self, key: SessionKey, query: str, *, most: int) -> Sequence[Hit]:
         """As the store has it."""
-        return self._store.search(key, tokens, most=most)
+        return self._store.search(key, query, most=most)
 
     def read(self, key: SessionKey, handle: str) -> Document:
         """As the store has it."""

@@ -7,7 +7,6 @@ outcome, so that a command's words find its output. Where messages come from and
 """
 
 import re
-import sys
 import unicodedata
 import zlib
 from array import array
@@ -73,7 +72,7 @@ RESCORED = 120
 
 
 OWN_WEIGHT = 0.8
-"""How much the agent's own texts and calls count beside what it was given: a plan quotes the result it came from."""
+"""How much the agent's own texts and calls count, compared with what it was given: a plan quotes the result it came from."""
 
 
 COMMON, CHOSEN = 200, 240
@@ -366,7 +365,7 @@ class IndexSize(Struct, frozen=True):
 class _Packed(Struct, array_like=True, frozen=True):
     """A piece of an index, its numbers counted from its own beginning."""
 
-    stamp: tuple[int, str, int, int]
+    stamp: tuple[int, bytes, int, int]
     passages: list[tuple[int, int, int, int]]
     postings: dict[str, bytes]
 
@@ -375,9 +374,9 @@ PACKING = 1
 """The version of what is packed; it rises when documents, passages or tokens are made in another way."""
 
 
-def _stamp(documents: Sequence[Document]) -> tuple[int, str, int, int]:
-    """Return what tells whether a packed piece belongs to these documents."""
-    return PACKING, sys.byteorder, len(documents), sum(len(one.text) + len(one.title) for one in documents)
+def _stamp(documents: Sequence[Document]) -> tuple[int, bytes, int, int]:
+    """Return the mark by which a packed piece belongs to these documents: version, byte order, number and length."""
+    return PACKING, array("H", [1]).tobytes(), len(documents), sum(len(one.text) + len(one.title) for one in documents)
 
 
 def render_hits(hits: Iterable[Hit], *, budget_tokens: int, rule: Ruler = "features") -> str:

@@ -43,9 +43,9 @@ from infold.replay.facts import (
 )
 from infold.replay.outcome import BrokenFile
 from infold.session.recall import recall
-from infold.stores.memory import MemoryStore
 from infold.transcripts.record import RecordedSession
 from infold.transcripts.registry import read_transcript
+from infold.wiring import open_store
 
 KEPT_RESULTS = 10
 
@@ -303,7 +303,7 @@ class RecallProbe:
     """The recall of a session, queried by the words around a fact, never by the fact itself."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
-        self.store = MemoryStore()
+        self.store = open_store("memory")
         self.key = SessionKey("", SessionId("retention"))
         self.store.append(self.key, [MessageEntry(message) for message in messages], expected=0)
 

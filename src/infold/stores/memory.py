@@ -136,7 +136,7 @@ class MemoryStore(Closing):
 
 
 class _Session:
-    """One session; its number is no other's, also not that of one with the same key after it is deleted."""
+    """One session; its number stays its own, also after it is deleted and its key is used again."""
 
     def __init__(self, number: int) -> None:
         self.number = number

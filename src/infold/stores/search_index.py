@@ -33,7 +33,7 @@ MOST_CHARACTERS = 32_000_000
 """Characters of a session that are searched by words, the newest first: eight million tokens, which take some 200 MB."""
 
 DOCUMENT_CHARACTERS = 300
-"""What a document counts beside its text, so that very many small ones are bounded too."""
+"""What a document counts in addition to its text, so that very many small ones are bounded too."""
 
 
 class Entries(Protocol):
@@ -70,7 +70,9 @@ class SearchedSession(Struct, frozen=True):
 class SessionIndexes:
     """The indexes of the sessions that were searched last, within a limit of characters."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, most_characters: int = MOST_CHARACTERS, least_passages: int = LEAST_PASSAGES) -> None:
+        self._most_characters = most_characters
+        self._least_passages = least_passages
         self._lock = Lock()
         self._indexes: OrderedDict[int, SessionIndex] = OrderedDict()
 
@@ -88,12 +90,15 @@ class SessionIndexes:
     def _index_of(self, number: int) -> "SessionIndex":
         with self._lock:
             index = self._indexes.pop(number, None)
-            if index is None or index.characters > 2 * MOST_CHARACTERS:
-                index = SessionIndex()
+            if index is None or index.characters > 2 * self._most_characters:
+                index = SessionIndex(self._most_characters, self._least_passages)
             self._indexes[number] = index
-            while len(self._indexes) > 1 and sum(one.characters for one in self._indexes.values()) > MOST_CHARACTERS:
+            while len(self._indexes) > 1 and self._characters() > self._most_characters:
                 self._indexes.popitem(last=False)
             return index
+
+    def _characters(self) -> int:
+        return sum(index.characters for index in self._indexes.values())
 
     def close(self) -> None:
         """Forget all indexes: what was deleted does not stay in memory."""
@@ -111,9 +116,11 @@ class _Mark(Struct, frozen=True):
 class SessionIndex:
     """The index of one session and how far it has come; `lock` is for who reads or extends it."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_characters: int, least_passages: int) -> None:
         self.lock = Lock()
         self.characters = 0
+        self._most_characters = most_characters
+        self._least_passages = least_passages
         self._index = Index()
         self._reader = DocumentReader()
         self._next = 0
@@ -143,7 +150,7 @@ class SessionIndex:
 
     def _store(self, keep: Callable[[IndexPiece], object]) -> None:
         first, end = self._stored, self._settled
-        if end.size.passages - first.size.passages < LEAST_PASSAGES:
+        if end.size.passages - first.size.passages < self._least_passages:
             return
         with suppress(StoreBroken):
             keep(IndexPiece(first.sequence, end.sequence, self._index.pack(first.size, end.size)))
@@ -158,7 +165,7 @@ class SessionIndex:
             if isinstance(entry, MessageEntry):
                 found.append((sequence, entry.message))
                 self.characters += sum(map(_characters_of, entry.message.parts))
-            if self.characters > MOST_CHARACTERS and not self._next:
+            if self.characters > self._most_characters and not self._next:
                 self._is_whole = sequence == 0
                 break
         return found[::-1]

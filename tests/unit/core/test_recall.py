@@ -1,16 +1,35 @@
 """Ranking folded content for a query."""
 
+import zlib
+from array import array
+
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from infold.core.messages import (
+    AssistantMessage,
+    Message,
+    MessageId,
+    TextPart,
+    ToolCallPart,
+    ToolMessage,
+    ToolResultPart,
+    UserMessage,
+)
 from infold.core.recall import (
     LONGEST_LINE,
     MOST_OF_ONE,
+    MOST_TOKENS,
     PASSAGE_LINES,
     Document,
+    DocumentReader,
     Hit,
     Index,
+    IndexSize,
+    Kind,
+    documents_of,
     render_hits,
     search_tokens,
 )
@@ -128,6 +147,108 @@ def test_an_index_grows() -> None:
 
     assert index.search("beta")[0].handle == "2.0"
     assert index.search("beta") == Index.of((Document("1.0", "alpha"), Document("2.0", "beta"))).search("beta")
+
+
+def long_story(documents: int) -> list[Document]:
+    """Documents with a common word and a number of their own, of all kinds."""
+    kinds: tuple[Kind, ...] = ("given", "own", "echo")
+    return [
+        Document(f"{n}.0", f"the kite {n} flew\nover hill {n % 7}\nand back", f"run {n}", kinds[n % 3 if n % 11 else 0])
+        for n in range(documents)
+    ]
+
+
+def test_a_packed_index_is_as_good_as_the_texts() -> None:
+    """B40: an index put together from its pieces finds the same as one made from the documents, and goes on growing."""
+    documents = long_story(900)
+    whole, middle = Index.of(documents), Index.of(documents[:400]).size
+    restored = Index()
+
+    assert restored.unpack(whole.pack(IndexSize(), middle), documents[:400])
+    assert restored.unpack(whole.pack(middle, whole.size), documents[400:])
+    for index in (whole, restored):
+        index.add(Document("900.0", "the kite 17 was mended"))
+    assert restored.size == whole.size
+    for query in ("kite 17", "hill 3 back", "the kite flew over", "run 42", "absent"):
+        assert restored.search(query) == whole.search(query)
+
+
+def test_a_piece_of_other_documents_is_not_taken() -> None:
+    """B40: what was packed for other texts, or was damaged, adds nothing."""
+    documents = long_story(5)
+    packed = Index.of(documents).pack(IndexSize(), Index.of(documents).size)
+    piece = msgspec.msgpack.decode(zlib.decompress(packed))
+    beyond = zlib.compress(msgspec.msgpack.encode([*piece[:2], {"kite": array("Q", [9 << 32]).tobytes()}]))
+    ragged = zlib.compress(msgspec.msgpack.encode([*piece[:2], {"kite": b"123"}]))
+    index = Index()
+
+    assert not index.unpack(packed, documents[:4])
+    for wrong in (b"", b"junk", zlib.compress(b"junk"), packed[:-9], beyond, ragged):
+        assert not index.unpack(wrong, documents)
+    assert index.size == IndexSize()
+    assert index.unpack(packed, documents)
+
+
+def test_common_words_do_not_hide_rare_ones() -> None:
+    """B40: where a query's words are in most of a long session, the passage with the rare one is still first."""
+    index = Index.of(long_story(2_000))
+    rare = index.search("the kite flew over hill 3 and back 1234", most=3)
+
+    assert rare[0].handle == "1234.0"
+    assert 0 < len(index.search("the kite flew " + " ".join(map(str, range(1_000, 1_100))))) <= MOST_TOKENS
+
+
+def test_what_recall_brought_back_is_the_last_resort() -> None:
+    """B40: recall's own answers are found only where nothing else is."""
+    index = Index.of((Document("1.0", "the key is here"), Document("3.0", "the key, lost", kind="echo")))
+
+    assert [hit.handle for hit in index.search("key")] == ["1.0"]
+    assert [hit.handle for hit in index.search("lost")] == ["3.0"]
+
+
+NAME = MessageId("m")
+
+
+def asks(tool: str, *call_ids: str) -> Message:
+    """Calls of a tool."""
+    return AssistantMessage(NAME, tuple(ToolCallPart(call_id, tool, "{}") for call_id in call_ids))
+
+
+def answers(tool: str, call_id: str) -> Message:
+    """The result of a call."""
+    return ToolMessage(NAME, (ToolResultPart(call_id, tool, "out"),))
+
+
+def test_documents_do_not_depend_on_where_reading_began() -> None:
+    """B40: wherever no call waits for a result, a new reader goes on as the old one would."""
+    messages: list[tuple[int, Message]] = list(
+        enumerate(
+            (
+                UserMessage(NAME, (TextPart("Go."),)),
+                asks("bash", "a", "b"),
+                answers("bash", "a"),
+                AssistantMessage(NAME, (TextPart("The second call got no result."),)),
+                asks("bash", "c"),
+                UserMessage(NAME, (TextPart("Stop that."),)),
+                asks("bash", "d"),
+                asks("recall", "e"),
+                answers("bash", "d"),
+                answers("recall", "e"),
+                AssistantMessage(NAME, (TextPart("Done."),)),
+                asks("bash", "f"),
+            )
+        )
+    )
+    whole = list(documents_of(messages))
+    reader, apart = DocumentReader(), list[Document]()
+    for sequence, message in messages:
+        apart += reader.read(sequence, message)
+        reader = DocumentReader() if reader.is_settled else reader
+    apart += reader.unanswered()
+
+    assert apart == whole
+    assert [one.handle for one in whole] == ["0.0", "2.0", "1.1", "3.0", "4.0", "5.0", "8.0", "9.0", "10.0", "11.0"]
+    assert [one.kind for one in whole if one.handle in ("3.0", "8.0", "9.0", "11.0")] == ["own", "given", "echo", "own"]
 
 
 def test_a_reply_names_what_it_cannot_show() -> None:

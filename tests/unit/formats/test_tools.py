@@ -13,13 +13,11 @@ from pydantic import TypeAdapter
 
 from infold.core.entries import Handle
 from infold.core.logged_message import Rendering, prune_part
-from infold.core.messages import ToolResultPart
+from infold.core.messages import RECALL_TOOL_NAME, ToolResultPart, is_recall
 from infold.errors import BrokenInput, UnknownFormat
 from infold.formats.registry import FORMATS
 from infold.formats.tools import (
     RECALL_DESCRIPTION,
-    RECALL_TOOL_NAME,
-    is_recall,
     offers_recall,
     recall_query,
     recall_tool,

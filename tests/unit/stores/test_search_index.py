@@ -11,7 +11,6 @@ from infold.core.messages import AssistantMessage, Message, MessageId, ToolCallP
 from infold.core.recall import Index, documents_of
 from infold.errors import StoreBroken
 from infold.ports import SessionKey
-from infold.stores import search_index
 from infold.stores.memory import MemoryStore
 from infold.stores.search_index import LEAST_PASSAGES, IndexPiece, SearchedSession, SessionIndexes, document_at
 from infold.stores.sqlite import SqliteStore
@@ -136,10 +135,10 @@ def test_a_search_that_fails_is_begun_again() -> None:
     assert indexes.search(recorded.session(), "blue", 5) == SessionIndexes().search(recorded.session(), "blue", 5)
 
 
-def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_bounded() -> None:
     """B17: of a very large session the newest part is searched, and sessions searched long ago are forgotten."""
-    monkeypatch.setattr(search_index, "MOST_CHARACTERS", 100_000)
-    recorded, indexes = Recorded([user(f"kite {at} {'x' * 1_000}") for at in range(200)]), SessionIndexes()
+    recorded = Recorded([user(f"kite {at} {'x' * 1_000}") for at in range(200)])
+    indexes = SessionIndexes(most_characters=100_000)
 
     assert indexes.search(recorded.session(), "kite 3", 5) != ()
     assert min(recorded.read) > 100

@@ -139,7 +139,7 @@ def test_closing_twice_is_closing_once(tmp_path: Path) -> None:
     for act in (
         lambda: store.append(ONE, user_entries("b"), expected=1),
         lambda: next(reading),
-        lambda: store.search(ONE, [], most=1),
+        lambda: store.search(ONE, "", most=1),
     ):
         with pytest.raises(StoreClosed):
             act()
