@@ -251,6 +251,31 @@ def test_documents_do_not_depend_on_where_reading_began() -> None:
     assert [one.kind for one in whole if one.handle in ("3.0", "8.0", "9.0", "11.0")] == ["own", "given", "echo", "own"]
 
 
+def test_a_result_stands_under_its_call() -> None:
+    """B6: a call's arguments are a result's title, with its outcome; one too long for that is a document of its own."""
+    text = "x = 1\n" * 100
+    arguments = msgspec.json.encode({"path": ["a.py", None], "text": text}).decode()
+    parts = (ToolCallPart("a", "write", arguments), ToolCallPart("b", "bash", '{"command": "make"}'))
+    results = (
+        ToolResultPart("a", "write", "written"),
+        ToolResultPart("b", "bash", "no rule", "error"),
+        ToolResultPart("c", "bash", "Exit code 2\nfrom nowhere"),
+    )
+    found = list(documents_of(enumerate((AssistantMessage(NAME, parts), ToolMessage(NAME, results)))))
+
+    assert [(one.handle, one.kind) for one in found] == [
+        ("0.0", "own"),
+        ("1.0", "given"),
+        ("1.1", "given"),
+        ("1.2", "given"),
+    ]
+    assert found[0].text.startswith("path: a.py\ntext: x = 1\n")
+    assert found[2].title == "bash command: make → error"
+    assert found[3].title == "bash → exit 2"
+    plan = AssistantMessage(NAME, (TextPart(" "),))
+    assert list(documents_of([(0, plan)])) == []
+
+
 def test_a_reply_names_what_it_cannot_show() -> None:
     """Lines of the best hits come first; of the others the names that occur in them, and nothing twice."""
     best = Hit("1.0", 2.0, "def load_config():\n\n    return read_file(path)", "read a.py")
