@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence, Set
 from functools import lru_cache
 from heapq import nsmallest
 from math import inf, log
-from typing import Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -331,13 +331,15 @@ class Index:
         It does not if another version wrote it, which divides texts or tokens in another way, or if it is damaged.
         """
         try:
-            piece = msgspec.msgpack.decode(zlib.decompress(packed), type=_Packed)
+            piece = msgspec.msgpack.decode(zlib.decompressobj().decompress(packed, MOST_UNPACKED), type=_Packed)
             postings = {term: array("Q", held) for term, held in piece.postings.items()}
         except (zlib.error, msgspec.MsgspecError, ValueError):
             return False
-        most = len(piece.passages)
-        if piece.stamp != _stamp(documents) or any(
-            not held or held[-1] >> NUMBER_SHIFT >= most for held in postings.values()
+        number_limit = len(piece.passages) << NUMBER_SHIFT
+        if (
+            piece.stamp != _stamp(documents)
+            or any(passage[0] >= len(documents) for passage in piece.passages)
+            or any(not held or held[-1] >= number_limit for held in postings.values())
         ):
             return False
         before, offset = len(self._documents), len(self._passages) << NUMBER_SHIFT
@@ -362,11 +364,17 @@ class IndexSize(Struct, frozen=True):
     passages: int = 0
 
 
+MOST_UNPACKED = 2**29
+"""Bytes that a piece may have when it is decompressed; those of the largest session that is searched have a tenth."""
+
+_Natural: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
+
+
 class _Packed(Struct, array_like=True, frozen=True):
     """A piece of an index, its numbers counted from its own beginning."""
 
     stamp: tuple[int, bytes, int, int]
-    passages: list[tuple[int, int, int, int]]
+    passages: list[tuple[_Natural, _Natural, _Natural, _Natural]]
     postings: dict[str, bytes]
 
 

@@ -179,11 +179,12 @@ def test_a_piece_of_other_documents_is_not_taken() -> None:
     packed = Index.of(documents).pack(IndexSize(), Index.of(documents).size)
     piece = msgspec.msgpack.decode(zlib.decompress(packed))
     beyond = zlib.compress(msgspec.msgpack.encode([*piece[:2], {"kite": array("Q", [9 << 32]).tobytes()}]))
+    astray = zlib.compress(msgspec.msgpack.encode([piece[0], [[9, 0, 1, 1]], {}]))
     ragged = zlib.compress(msgspec.msgpack.encode([*piece[:2], {"kite": b"123"}]))
     index = Index()
 
     assert not index.unpack(packed, documents[:4])
-    for wrong in (b"", b"junk", zlib.compress(b"junk"), packed[:-9], beyond, ragged):
+    for wrong in (b"", b"junk", zlib.compress(b"junk"), packed[:-9], beyond, astray, ragged):
         assert not index.unpack(wrong, documents)
     assert index.size == IndexSize()
     assert index.unpack(packed, documents)
