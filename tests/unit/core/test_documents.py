@@ -37,8 +37,8 @@ def test_words_are_documents() -> None:
 
     assert documents(user, said(StepStartPart(), ReasoningPart("hm"), TextPart("hi"))) == [
         Document("0.0", "hello"),
-        Document("1.1", "hm"),
-        Document("1.2", "hi"),
+        Document("1.1", "hm", kind="own"),
+        Document("1.2", "hi", kind="own"),
     ]
 
 
@@ -64,7 +64,7 @@ def test_a_long_call_is_a_document_too() -> None:
 
 def test_a_call_without_an_answer_is_found() -> None:
     """A call that was never answered, with arguments that are no JSON, is a document as it stands."""
-    assert documents(said(ToolCallPart("c", "bash", "not json"))) == [Document("0.0", "not json", "bash")]
+    assert documents(said(ToolCallPart("c", "bash", "not json"))) == [Document("0.0", "not json", "bash", "own")]
 
 
 def test_a_result_without_its_call_is_found() -> None:
