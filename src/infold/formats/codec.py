@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
+from itertools import accumulate
 from math import isinf
 from typing import Any, NamedTuple, TypeAlias
 
@@ -629,6 +630,10 @@ JoinItems: TypeAlias = Callable[[Item, Item, Item], Item | None]
 """Joins the second and the third of three items into one; `None` keeps them apart."""
 
 
+Origins: TypeAlias = dict[int, list[int]]
+"""By the identity of each item of a request the numbers of the caller's items it was made from, in the order of the request."""
+
+
 _UNSENT = (StepStartPart, StepFinishPart)
 """Marks of an agent's steps, which no wire carries."""
 
@@ -679,27 +684,51 @@ def encode_view(
     decoded: Decoded,
     *,
     join: JoinItems | None = None,
+    origins: Origins | None = None,
 ) -> list[object]:
     """Return the view as wire items: sources where nothing changed, patched copies, new items for infold's own messages.
 
     `join` may join two neighbours, given the item before them; it is called only if one of them is infold's own message.
+    `origins` is filled in with the sources of the items.
     """
     places = {message.id: place for place, message in enumerate(decoded.messages)}
+    starts = list(accumulate(map(len, decoded.sources), initial=0))
     items: list[object] = []
+    numbers: list[int | None] = []
     is_own = False
     for message in view:
         place = places.get(message.id)
         was_own, is_own = is_own, place is None
         if place is None:
             encoded: Sequence[object] = _encode_new(codec, message, decoded)
+            found: Sequence[int | None] = [None] * len(encoded)
         elif message is decoded.messages[place] or message.parts == decoded.messages[place].parts:
-            encoded = decoded.sources[place]
+            encoded, found = decoded.sources[place], range(starts[place], starts[place + 1])
         else:
-            encoded = _encode_changed(codec, message, decoded, place)
-        if join is not None and (is_own or was_own):
-            encoded = _join_neighbours(items, encoded, join)
+            changed = _encode_changed(codec, message, decoded, place)
+            encoded = [item for item, _ in changed]
+            found = [None if number is None else starts[place] + number for _, number in changed]
+        if join is not None and (is_own or was_own) and _join_neighbours(items, encoded, join):
+            numbers[-1] = found[0] if numbers[-1] is None else numbers[-1]
+            encoded, found = encoded[1:], found[1:]
         items += encoded
+        numbers += found
+    if origins is not None:
+        for item, number in zip(items, numbers, strict=True):
+            if number is not None:
+                origins.setdefault(id(item), []).append(number)
     return items
+
+
+def sources_of(items: Iterable[object], origins: Origins) -> list[int | None]:
+    """Return the number of each item's source, `None` for what infold wrote; `origins` is used up."""
+    return [origins[id(item)].pop(0) if origins.get(id(item)) else None for item in items]
+
+
+def edited_positions(items: Sequence[object], sources: Sequence[int | None], given: Sequence[object]) -> frozenset[int]:
+    """Return the positions of items that are not the given objects they were made from."""
+    pairs = enumerate(zip(items, sources, strict=True))
+    return frozenset([place for place, (item, number) in pairs if number is not None and item is not given[number]])
 
 
 def with_user_first(view: Sequence[Message]) -> Sequence[Message]:
@@ -710,14 +739,14 @@ def with_user_first(view: Sequence[Message]) -> Sequence[Message]:
     return (UserMessage(MessageId("request-opening"), (TextPart(REQUEST_TEXT, synthetic=True),)), *view)
 
 
-def _join_neighbours(items: list[object], encoded: Sequence[object], join: JoinItems) -> Sequence[object]:
-    """Join the first of the new items with the last one if `join` does, and return those still to be added."""
+def _join_neighbours(items: list[object], encoded: Sequence[object], join: JoinItems) -> bool:
+    """Join the first of the new items with the last one if `join` does; return whether it did."""
     before = as_dict(items[-2]) if len(items) > 1 else {}
     together = join(before, as_dict(items[-1]), as_dict(encoded[0])) if items and encoded else None
     if together is None:
-        return encoded
+        return False
     items[-1] = encode_like(items[-1], together)
-    return encoded[1:]
+    return True
 
 
 def _encode_new(codec: Codec, message: Message, decoded: Decoded) -> list[object]:
@@ -726,14 +755,15 @@ def _encode_new(codec: Codec, message: Message, decoded: Decoded) -> list[object
     return [encode_like(source, item) for item in codec.encode_new(message, decoded.aliases)]
 
 
-def _encode_changed(codec: Codec, message: Message, decoded: Decoded, place: int) -> list[object]:
+def _encode_changed(codec: Codec, message: Message, decoded: Decoded, place: int) -> list[tuple[object, int | None]]:
+    """Return the items of a changed message, each with its place among the message's sources; `None` for one that is new."""
     original = tuple(map(without_digests, decoded.messages[place].parts))
     fates = _match_parts(
         original, tuple(without_digests(part) for part in message.parts if not isinstance(part, _UNSENT))
     )
-    items: list[object] = []
+    items: list[tuple[object, int | None]] = []
     taken = 0
-    for source in decoded.sources[place]:
+    for number, source in enumerate(decoded.sources[place]):
         item = as_dict(source)
         edits: dict[tuple[str | int, ...], Any] = {}
         for slot in codec.slots(item):
@@ -741,9 +771,10 @@ def _encode_changed(codec: Codec, message: Message, decoded: Decoded, place: int
             if tuple(fates[taken:end]) != original[taken:end]:
                 edits[slot.path] = _replace_slot(codec, slot, original[taken:end], tuple(fates[taken:end]))
             taken = end
-        items += _apply_edits(codec, source, item, edits)
+        items += [(edited, number) for edited in _apply_edits(codec, source, item, edits)]
     extra = tuple([part for part in fates[len(original) :] if part is not None])
-    return items + (_encode_new(codec, replace(message, parts=extra), decoded) if extra else [])
+    new = _encode_new(codec, replace(message, parts=extra), decoded) if extra else []
+    return [*items, *((item, None) for item in new)]
 
 
 def _replace_slot(codec: Codec, slot: Slot, old: tuple[Part, ...], new: tuple[Part | None, ...]) -> Any:

@@ -31,6 +31,7 @@ from infold.formats.codec import (
     Decoded,
     Item,
     MalformedError,
+    Origins,
     Slot,
     arguments_object,
     arguments_text,
@@ -82,9 +83,9 @@ def decode(items: Sequence[object], *, first: int = 0, pairing: Pairing | None =
     return decode_each(NAME, items, _message, first=first, pairing=pairing)
 
 
-def encode(view: Sequence[Message], decoded: Decoded) -> list[object]:
+def encode(view: Sequence[Message], decoded: Decoded, origins: Origins | None = None) -> list[object]:
     """Return the view as `contents`; untouched ones are the caller's own objects."""
-    return encode_view(_CODEC, with_user_first(view), decoded, join=_join_items)
+    return encode_view(_CODEC, with_user_first(view), decoded, join=_join_items, origins=origins)
 
 
 def _join_items(before: Item, first: Item, second: Item) -> Item | None:

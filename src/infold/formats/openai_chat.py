@@ -29,6 +29,7 @@ from infold.formats.codec import (
     Item,
     MalformedError,
     NewMessage,
+    Origins,
     Slot,
     arguments_text,
     as_dict,
@@ -85,9 +86,9 @@ def decode(items: Sequence[object], *, first: int = 0, pairing: Pairing | None =
     return decode_each(NAME, items, _message, first=first, pairing=pairing)
 
 
-def encode(view: Sequence[Message], decoded: Decoded) -> list[object]:
+def encode(view: Sequence[Message], decoded: Decoded, origins: Origins | None = None) -> list[object]:
     """Return the view as chat messages; untouched ones are the caller's own objects."""
-    return encode_view(_CODEC, view, decoded)
+    return encode_view(_CODEC, view, decoded, origins=origins)
 
 
 def _message(item: Item, message_id: MessageId, pairing: Pairing) -> Message:

@@ -38,6 +38,7 @@ from infold.formats.codec import (
     Item,
     MalformedError,
     NewMessage,
+    Origins,
     Slot,
     arguments_object,
     arguments_text,
@@ -151,9 +152,9 @@ def decode(items: Sequence[object], *, first: int = 0, pairing: Pairing | None =
     return Decoded(NAME, tuple(messages), tuple(sources), dict(pairs.aliases))
 
 
-def encode(view: Sequence[Message], decoded: Decoded) -> list[object]:
+def encode(view: Sequence[Message], decoded: Decoded, origins: Origins | None = None) -> list[object]:
     """Return the view as input items; untouched ones are the caller's own objects."""
-    items = encode_view(_CODEC, view, decoded)
+    items = encode_view(_CODEC, view, decoded, origins=origins)
     known = {message.id for message in decoded.messages}
     own = [message for message in view if message.id not in known]
     if not own:
@@ -426,8 +427,9 @@ def _match_outputs(items: list[object], decoded: Decoded) -> list[object]:
     plains = [as_dict(item) for item in items]
     kinds = {id_field(item, "call_id"): text_field(item, "type") for item in plains if _is_other_call(item)}
     return [
-        given if id(given) in theirs else encode_like(given, _matching_output(item, kinds))
+        given if id(given) in theirs or output is item else encode_like(given, output)
         for given, item in zip(items, plains, strict=True)
+        for output in (_matching_output(item, kinds),)
     ]
 
 

@@ -17,6 +17,7 @@ from infold.formats.codec import (
     Decoded,
     Item,
     MalformedError,
+    Origins,
     dict_or_empty,
     error_at,
     join_lines,
@@ -35,6 +36,12 @@ class Decode(Protocol):
     """
 
     def __call__(self, items: Sequence[object], *, first: int = 0, pairing: Pairing | None = None) -> Decoded: ...
+
+
+class Encode(Protocol):
+    """A view to wire items, the caller's own objects where nothing changed; `origins` is filled in with their sources."""
+
+    def __call__(self, view: Sequence[Message], decoded: Decoded, origins: Origins | None = None) -> list[object]: ...
 
 
 class EncodeNew(Protocol):
@@ -62,7 +69,7 @@ class WireFormat(Struct, frozen=True):
     path_endings: tuple[str, ...]
     looks_like: Callable[[Sequence[object]], bool]
     decode: Decode
-    encode: Callable[[Sequence[Message], Decoded], list[object]]
+    encode: Encode
     encode_new: EncodeNew
     reply_items: Callable[[object], list[object]]
     usage: Callable[[object], Usage | None]

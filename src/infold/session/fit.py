@@ -24,7 +24,7 @@ from infold.core.plan import Stuck
 from infold.core.policy import Policy
 from infold.core.tokens import measure
 from infold.core.view import view
-from infold.formats.codec import Decoded
+from infold.formats.codec import Decoded, Origins, edited_positions, sources_of
 from infold.formats.harness_text import mark_foreign, marks_of
 from infold.session.context import window_exceeded
 from infold.session.counting import count_overhead, extra_text, split_preamble
@@ -40,6 +40,16 @@ class Fitted(NamedTuple):
 
     messages: list[Any]
     report: Report
+
+    @property
+    def sources(self) -> tuple[int | None, ...]:
+        """For each message the index of the given one that it is or was made from; `None` for what infold wrote."""
+        return self.report.sources
+
+    @property
+    def edited(self) -> frozenset[int]:
+        """The positions of messages with a source whose content differs from it; all others are the given objects."""
+        return self.report.edited
 
 
 def fit(
@@ -88,7 +98,10 @@ def fit(
         exact=exact and policy.estimate == "features",  # a document with a rule of its own is not counted exactly
     )
     report = _compact(decoded, settings, system, tools)
-    return Fitted(wire.encode(report.sent, decoded), report)
+    origins: Origins = {}
+    items = wire.encode(report.sent, decoded, origins)
+    sources = sources_of(items, origins)
+    return Fitted(items, replace(report, sources=tuple(sources), edited=edited_positions(items, sources, messages)))
 
 
 def _compact(decoded: Decoded, settings: ResolvedSettings, system: object, tools: object) -> Report:

@@ -8,6 +8,7 @@ an amendment.
 import re
 from collections.abc import Mapping, Sequence
 from itertools import islice, takewhile
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -30,7 +31,16 @@ from infold.core.messages import (
     text_of,
 )
 from infold.errors import BrokenInput, HistoryChanged, UsageError
-from infold.formats.codec import Decoded, as_dict, join_decoded, require_list, stated_cache_seconds
+from infold.formats.codec import (
+    Decoded,
+    Origins,
+    as_dict,
+    edited_positions,
+    join_decoded,
+    require_list,
+    sources_of,
+    stated_cache_seconds,
+)
 from infold.formats.harness_text import NO_MARKS, ForeignMarks, mark_foreign
 from infold.formats.pairing import Pairing
 from infold.formats.registry import WireFormat
@@ -59,6 +69,17 @@ def decode_history(wire: WireFormat, items: Sequence[object]) -> DecodedHistory:
     count, pairing = len(list(takewhile(_is_system, items))), Pairing()
     preamble = wire.decode(items[:count])
     return DecodedHistory(items, preamble, wire.decode(items[count:], pairing=pairing), pairing)
+
+
+class EncodedView(Struct, frozen=True):
+    """A view in the caller's shape, with the sources of its items among those that the newest request brought.
+
+    `edited` are the positions of items whose content differs from that of their source.
+    """
+
+    items: list[Any]
+    sources: tuple[int | None, ...]
+    edited: frozenset[int]
 
 
 class HistoryMatch(Struct, frozen=True):
@@ -90,6 +111,8 @@ class History:
         self.preamble = self.decoded = self._nothing
         self.pairing: Pairing | None = None
         self._brought: HistoryMatch | None = None
+        self._given: Sequence[object] = ()
+        self._given_from = 0
 
     def mark_stored(self) -> None:
         """Note that everything decoded so far is stored."""
@@ -100,6 +123,8 @@ class History:
         self.decoded = self._nothing if self.is_whole else _part(self.decoded, slice(self._stored))
         self._stored = len(self.decoded.messages)
         self.pairing = self._brought = None
+        if self.is_whole:
+            self._given = ()
 
     def match(self, items: Sequence[object] | DecodedHistory, log: Log) -> HistoryMatch:
         """Compare a whole list with the session; raise `HistoryChanged` if it belongs to another. Nothing is adopted yet."""
@@ -118,6 +143,8 @@ class History:
         """Take a whole list over as the session's own."""
         self.preamble, self.decoded, self.pairing = match.preamble, match.decoded, match.pairing.copy()
         self._brought, self.is_whole = match, True
+        self._given = [source for part in (match.preamble, match.decoded) for each in part.sources for source in each]
+        self._given_from = 0
 
     def add(self, items: Sequence[object], log: Log) -> tuple[Message, ...]:
         """Decode items that are new; of what was decoded before, only what the view still shows is kept.
@@ -134,17 +161,18 @@ class History:
         shown = self._still_shown(log)
         self._stored = min(self._stored, len(shown.messages))
         self.decoded, self.is_whole, self._brought = join_decoded(shown, later), False, None
+        self._given, self._given_from = list(items), sum(map(len, shown.sources))
         return later.messages
 
     def repeat(self, items: Sequence[object], count: int, log: Log) -> None:
         """Use again the caller's objects of items that the session already ends with, as so many messages."""
         stored = _callers(log)[-count:]
-        if [message.id for message in self.decoded.messages[-count:]] == [placed.message.id for placed in stored]:
-            return
-        before = (placed.message for placed in log.live if placed.sequence < stored[0].sequence)
-        decoded = self._decode(items, _position(log) - count, Pairing.after(before, _unanswered(log)))
-        self.decoded, self.is_whole, self._brought = join_decoded(self.decoded, decoded), False, None
-        self.mark_stored()
+        if [message.id for message in self.decoded.messages[-count:]] != [placed.message.id for placed in stored]:
+            before = (placed.message for placed in log.live if placed.sequence < stored[0].sequence)
+            decoded = self._decode(items, _position(log) - count, Pairing.after(before, _unanswered(log)))
+            self.decoded, self.is_whole, self._brought = join_decoded(self.decoded, decoded), False, None
+            self.mark_stored()
+        self._given, self._given_from = list(items), sum(map(len, self.decoded.sources)) - len(items)
 
     def reply(self, body: object, log: Log) -> tuple[Message, ...]:
         """Decode a provider's reply, with the usage and the reason it ended for."""
@@ -169,13 +197,23 @@ class History:
         known = {message.id for message in self.decoded.messages}
         return tuple(message for message in view if message.id not in known)
 
-    def encode(self, view: Sequence[Message], log: Log) -> list[object]:
+    def encode(self, view: Sequence[Message], log: Log) -> EncodedView:
         """Return a view in the caller's shape; unchanged messages are the caller's own objects."""
         known = {message.id: message for message in self.decoded.messages}
         own = {placed.message.id: placed.message for placed in log.live}
         shown = [known.get(message.id, message) if own.get(message.id) is message else message for message in view]
         opening = [source for sources in self.preamble.sources for source in sources]
-        return [*opening, *self.wire.encode(shown, self.decoded)]
+        origins: Origins = {}
+        items = self.wire.encode(shown, self.decoded, origins)
+        before = len(opening) if self.is_whole else 0
+        given = range(before, len(self._given))
+        numbers = (None if n is None else n - self._given_from + before for n in sources_of(items, origins))
+        sources = (
+            *(n if self.is_whole else None for n in range(len(opening))),
+            *(n if n in given else None for n in numbers),
+        )
+        items = [*opening, *items]
+        return EncodedView(items, sources, edited_positions(items, sources, self._given))
 
     def _pairing(self, log: Log) -> Pairing:
         """Return which calls are open; from the session itself if nothing was decoded yet."""

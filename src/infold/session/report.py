@@ -45,8 +45,8 @@ class Report(Struct, frozen=True):
     """All that `fit` did.
 
     `tokens_after` is what is sent, system prompt and tools included; `upper_tokens` the most it can be by the provider's
-    count. `model` says where the window came from; none where it was given. What takes a walk over all messages is worked
-    out when it is asked for.
+    count. `model` says where the window came from; none where it was given. `sources` and `edited` are those of `Fitted`. What
+    takes a walk over all messages is worked out when it is asked for.
     """
 
     format: str
@@ -63,6 +63,8 @@ class Report(Struct, frozen=True):
     sequences: tuple[int, ...]
     items: tuple[int, ...] = ()
     beside: Mapping[str, int] = {}
+    sources: tuple[int | None, ...] = ()
+    edited: frozenset[int] = frozenset()
 
     @property
     def changed(self) -> bool:

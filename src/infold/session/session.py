@@ -82,6 +82,10 @@ class Ready(Struct, frozen=True):
     The messages are typed as anything, so that a checker lets them be sent with whatever SDK they are for. `limit_tokens` is
     the most the request might have been; 0 if the window was declared to have no limit. `betas` are what the header
     `anthropic-beta` must name, because the provider's own summary is among the messages.
+
+    `sources` has for each message the index of the one it is or was made from, in the list of the newest `prepare` or
+    `prepare_new`; `None` for what infold wrote, and for what the session has of earlier calls. A message with a source is the
+    given object itself, unless its position is in `edited`: then its content differs, as that of a result that was pruned.
     """
 
     messages: list[Any]
@@ -89,6 +93,8 @@ class Ready(Struct, frozen=True):
     events: tuple[Event, ...]
     limit_tokens: int = 0
     betas: tuple[str, ...] = ()
+    sources: tuple[int | None, ...] = ()
+    edited: frozenset[int] = frozenset()
 
 
 class _New(NamedTuple):
@@ -332,7 +338,7 @@ class Session:
 
     def encode(self, messages: Sequence[Message]) -> list[Any]:
         """Return messages of the view in the caller's shape, as the next request would have them."""
-        return self._started_history("encoding").encode(messages, self.log)
+        return self._started_history("encoding").encode(messages, self.log).items
 
     # Actions of a person.
 
@@ -452,9 +458,11 @@ class Session:
             if manual is None:
                 events.extend(self._publish_repairs(prepared.view))
             self._wanted = prepared.wanted
-            messages = history.encode(self._with_media(history, prepared.view), self.log)
+            sent = history.encode(self._with_media(history, prepared.view), self.log)
             betas = native_betas(history.wire) if self.log.native else ()
-            return Ready(messages, prepared.gauge, tuple(events), prepared.limit_tokens, betas)
+            return Ready(
+                sent.items, prepared.gauge, tuple(events), prepared.limit_tokens, betas, sent.sources, sent.edited
+            )
 
         return self._retry(attempt)
 

@@ -63,7 +63,7 @@ class Caller:
 
     def sent(self) -> list[object]:
         """The next request."""
-        return self.history.encode(view(self.log, INFOLD.summary), self.log)
+        return self.history.encode(view(self.log, INFOLD.summary), self.log).items
 
     def reopened(self) -> "Caller":
         """The same session in another process."""
@@ -564,7 +564,7 @@ def test_an_equal_list_comes_back_as_the_callers_own() -> None:
     for number in (1, 1.0, True):
         items = [{**said("Port the parser."), "x_new": number}, said("and the printer")]
         followed.brought(items)
-        sent = followed.history.encode(view(followed.log, INFOLD.summary, brought=True), followed.log)
+        sent = followed.history.encode(view(followed.log, INFOLD.summary, brought=True), followed.log).items
         assert [id(one) for one in sent] == [id(one) for one in items]
 
 
