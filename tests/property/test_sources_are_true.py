@@ -47,7 +47,7 @@ def test_fit_names_the_sources(history: WireHistory, window: int, data: st.DataO
 
 @given(large_histories(), WINDOWS, st.booleans())
 def test_a_session_names_the_sources(history: WireHistory, window: int, undoes: bool) -> None:
-    """B43: a session that is given the whole list says the same of the list of this call, equal objects or not, after undo too."""
+    """B43: a session that is given the whole list says the same of this call's list, after undo too."""
     session = Session(MemoryStore(), "s", SessionSettings(window=window, format=history.format.name))
     for end in request_points(history.items):
         items = copy.deepcopy(history.items[:end])

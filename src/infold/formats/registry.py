@@ -156,6 +156,19 @@ def detect(items: Sequence[object]) -> WireFormat:
     return wire
 
 
+def is_ambiguous(wire: WireFormat, items: Sequence[object]) -> bool:
+    """Return whether messages of that format may turn out to be of another: they were taken for chat, and use no tool."""
+    plain = map(dict_or_empty, items or ())
+    return wire is OPENAI_CHAT and not any(
+        item.get("role") in ("tool", "function") or item.get("tool_calls") for item in plain
+    )
+
+
+def format_of_reply(body: object, assumed: WireFormat) -> WireFormat:
+    """Return the format that a reply is in; the assumed one if it can be read so, or in no format."""
+    return next((wire for wire in (assumed, *FORMATS) if wire.reply_items(body)), assumed)
+
+
 def _first_match(items: Sequence[object]) -> WireFormat | None:
     return next((wire for wire in FORMATS if wire.looks_like(items)), None)
 

@@ -43,7 +43,7 @@ from infold.formats.codec import (
 )
 from infold.formats.harness_text import NO_MARKS, ForeignMarks, mark_foreign
 from infold.formats.pairing import Pairing
-from infold.formats.registry import WireFormat
+from infold.formats.registry import WireFormat, format_of_reply
 
 SYSTEM_ROLES = frozenset({"system", "developer"})
 
@@ -99,11 +99,13 @@ class HistoryMatch(Struct, frozen=True):
 class History:
     """The messages of one session in its wire format, each decoded once.
 
-    `is_whole`: the caller brings its whole list with each request.
+    `is_whole`: the caller brings its whole list with each request. `is_undecided`: the messages so far are the same in several
+    formats, so that one that is not decides which it is.
     """
 
-    def __init__(self, wire: WireFormat, marks: ForeignMarks = NO_MARKS) -> None:
+    def __init__(self, wire: WireFormat, marks: ForeignMarks = NO_MARKS, *, is_undecided: bool = False) -> None:
         self.wire = wire
+        self.is_undecided = is_undecided
         self._marks = marks
         self.is_whole = False
         self._stored = 0
@@ -125,6 +127,15 @@ class History:
         self.pairing = self._brought = None
         if self.is_whole:
             self._given = ()
+
+    def decide_format(self, wire: WireFormat, *, is_final: bool) -> None:
+        """Take the messages so far, which are the same in both, for messages of that format."""
+        self.is_undecided = not is_final
+        if wire is not self.wire:
+            self.wire, self.pairing, self._brought = wire, None, None
+            self._nothing = replace(self._nothing, format=wire.name)
+            self.preamble = replace(self.preamble, format=wire.name)
+            self.decoded = replace(self.decoded, format=wire.name)
 
     def match(self, items: Sequence[object] | DecodedHistory, log: Log) -> HistoryMatch:
         """Compare a whole list with the session; raise `HistoryChanged` if it belongs to another. Nothing is adopted yet."""
@@ -176,6 +187,9 @@ class History:
 
     def reply(self, body: object, log: Log) -> tuple[Message, ...]:
         """Decode a provider's reply, with the usage and the reason it ended for."""
+        if self.is_undecided:
+            wire = format_of_reply(body, self.wire)
+            self.decide_format(wire, is_final=bool(wire.reply_items(body)))
         later = self.wire.decode(self.wire.reply_items(body), first=_position(log), pairing=self._pairing(log))
         self.decoded = join_decoded(self.decoded, later)
         usage, finish, kept = self.wire.usage(body), self.wire.finish(body), stated_cache_seconds(body)

@@ -33,6 +33,7 @@ from infold.errors import FormatError, HistoryChanged, ModelError, UsageError, W
 from infold.formats.codec import marked_seconds, reported_miss
 from infold.formats.harness_text import marks_of
 from infold.formats.overflow import Overflow
+from infold.formats.registry import is_ambiguous
 from infold.formats.requests import native_betas, read_native
 from infold.observers.bus import Bus
 from infold.plugins.runner import PluginHooks
@@ -726,6 +727,9 @@ class Session:
         self._context.extras = extras
         if self._history is None:
             self._history = self._new_history(messages)
+        elif self._history.is_undecided and messages and not isinstance(messages, DecodedHistory):
+            wire = wire_format(messages, None)
+            self._history.decide_format(wire, is_final=not is_ambiguous(wire, messages))
         return self._history
 
     def _started_history(self, doing: str) -> History:
@@ -740,7 +744,9 @@ class Session:
         name, items = self._settings.format or None, messages
         if isinstance(items, DecodedHistory):
             name, items = name or items.decoded.format, ()
-        return History(wire_format(items, name), marks_of((self._settings.policy,)))
+        wire = wire_format(items, name)
+        is_undecided = name is None and is_ambiguous(wire, items)
+        return History(wire, marks_of((self._settings.policy,)), is_undecided=is_undecided)
 
     def _reset_history(self) -> None:
         if self._history is not None:
