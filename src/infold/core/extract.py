@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
+from infold.core.checkpoint_reader import CHECKPOINT_MARK, read_checkpoint
 from infold.core.ledger import (
     EMPTY_LEDGER,
     MOST_NAMES,
@@ -23,6 +24,7 @@ from infold.core.ledger import (
     TodoFact,
     later_operation,
     later_run,
+    merge,
     note,
 )
 from infold.core.messages import (
@@ -31,6 +33,7 @@ from infold.core.messages import (
     Message,
     TextPart,
     ToolCallPart,
+    ToolMessage,
     ToolResultPart,
     UserMessage,
     calls_of,
@@ -548,6 +551,8 @@ class _Extractor:
 
     def __init__(self, pinned: frozenset[str], before: Ledger) -> None:
         self.pinned_handles = pinned
+        self.has_requests = before.first_request is not None
+        self.folded = EMPTY_LEDGER
         self.requests: list[Quote] = []
         self.attachments: list[Quote] = []
         self.constraints: list[Quote] = []
@@ -575,6 +580,8 @@ class _Extractor:
             if handle in self.pinned_handles:
                 self.pinned.append(Quote(handle, _text(part)))
             match part:
+                case TextPart() if part.text.startswith(CHECKPOINT_MARK) and not isinstance(message, ToolMessage):
+                    self._read_fold(handle, part.text, is_users=isinstance(message, UserMessage))
                 case TextPart() if isinstance(message, UserMessage) and not part.synthetic and not part.ignored:
                     self._hear(handle, part.text)
                 case TextPart(ignored=False, opaque=False) if (
@@ -608,6 +615,15 @@ class _Extractor:
             self.requests.append(quotes[0])
             self.question = None
         self.attachments += quotes
+
+    def _read_fold(self, handle: str, text: str, *, is_users: bool) -> None:
+        """Take over what a fold says that was brought back; behind the user's words or from a model it is only quoted."""
+        is_first = is_users and not (self.requests or self.has_requests)
+        told = read_checkpoint(text, handle) if is_first else Ledger(narratives=(Quote(handle, text),))
+        rules = (Quote(handle, rule) for request in told.requests for rule in constraint_sentences(request.text))
+        told = replace(told, constraints=tuple(dict.fromkeys((*rules, *told.constraints))))
+        self.folded = merge(self.folded, told)
+        self.todos = self.todos if told.todos is None else told.todos
 
     def _hear(self, handle: str, text: str) -> None:
         if not text.strip():
@@ -678,7 +694,7 @@ class _Extractor:
         unanswered = tuple(
             JobFact(_describe(call, arguments_of(call)), handle, call.call_id) for call, handle in self.calls.values()
         )
-        return Ledger(
+        seen = Ledger(
             first_request=self.requests[0] if self.requests else None,
             latest_request=self.requests[-1] if self.requests else None,
             requests=tuple(self.requests),
@@ -698,6 +714,9 @@ class _Extractor:
             attachments=tuple(self.attachments),
             answers=tuple(self.answers),
         )
+        if self.folded is EMPTY_LEDGER:
+            return seen
+        return replace(merge(self.folded, seen), settled=seen.settled, ended=seen.ended)
 
 
 def _command_fact(command: str, result: ToolResultPart, handle: str) -> CommandFact:

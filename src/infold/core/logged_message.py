@@ -85,6 +85,10 @@ def _one_interrupted(ruler: Ruler) -> int:
 _STUB = re.compile(r"\[(?:pruned|clipped): [\d,]+ characters")
 
 
+_WHOLE_STUB = re.compile(r"\[pruned: [\d,]+ characters[^\]\n]{0,200}\]")
+"""The stub of a result, as a caller brings it back that stores what it was given."""
+
+
 LONGEST_KEPT_VALUE = 400
 """Characters of an argument's value that pruning leaves alone: names, paths and flags are shorter, contents longer."""
 
@@ -109,7 +113,7 @@ def is_prunable(part: Part) -> bool:
     """Return whether pruning may hide this part: a completed result, or an unsealed call with a large value."""
     match part:
         case ToolResultPart():
-            return part.status == "completed"
+            return part.status == "completed" and not _WHOLE_STUB.fullmatch(part.output)
         case ToolCallPart():
             return len(part.arguments) > LONGEST_KEPT_VALUE and not part.provider_data
         case _:

@@ -11,9 +11,11 @@ from typing import NamedTuple, TypeGuard
 from msgspec import Struct
 from msgspec.structs import replace
 
+from infold.core.checkpoint_reader import CHECKPOINT_MARK
 from infold.core.ledger import COMMAND_STATE
 from infold.core.messages import AssistantMessage, Message, Part, TextPart, ToolResultPart, calls_of
 from infold.core.policy import Policy
+from infold.core.view import REQUEST_TEXT
 
 
 class TextSpan(Struct, frozen=True):
@@ -115,8 +117,10 @@ OPENINGS: tuple[str, ...] = (
     "Here are summaries of some files present in my git repo",
     "Here are some READ ONLY files, provided for your reference",
     EXAMPLES_END,
+    CHECKPOINT_MARK,
+    REQUEST_TEXT,
 )
-"""Fixed beginnings; a text that begins so is injected to its end."""
+"""Fixed beginnings; a text that begins so is injected to its end. The last two are those of infold's own folds."""
 
 
 _ARGUMENTS = "command-args"

@@ -8,14 +8,14 @@ an amendment.
 import re
 from collections.abc import Mapping, Sequence
 from itertools import islice, takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.core.entries import Checkpoint
+from infold.core.entries import Checkpoint, handle_of
 from infold.core.log import Log, indices_within
-from infold.core.logged_message import LoggedMessage
+from infold.core.logged_message import LoggedMessage, prune_part
 from infold.core.messages import (
     AssistantMessage,
     CompactionPart,
@@ -30,12 +30,15 @@ from infold.core.messages import (
     results_of,
     text_of,
 )
+from infold.core.view import REQUEST_TEXT
 from infold.errors import BrokenInput, HistoryChanged, UsageError
 from infold.formats.codec import (
     Decoded,
     Origins,
     as_dict,
+    dict_or_empty,
     edited_positions,
+    encode_like,
     join_decoded,
     require_list,
     sources_of,
@@ -82,10 +85,21 @@ class EncodedView(Struct, frozen=True):
     edited: frozenset[int]
 
 
+class OwnFold(Struct, frozen=True):
+    """A fold as this session sent it: its texts, and how many messages of the caller's it replaces, with their fingerprints."""
+
+    texts: tuple[str, ...]
+    folded: int
+    fingerprint: str
+    outline: str
+
+
 class HistoryMatch(Struct, frozen=True):
     """A whole list compared with a session: its decoding, what of it is new, and what it takes back.
 
     `known` counts its messages that the session has. `amended` is the sequence of the first message that is no longer there.
+    `fold`: the list begins with a fold of the session's own in place of older messages, as so many items (`fold_items`);
+    `decoded` is what follows it. `stubbed` are the messages that came back as the session had shown them, with stubs.
     """
 
     preamble: Decoded
@@ -94,6 +108,25 @@ class HistoryMatch(Struct, frozen=True):
     new: tuple[Message, ...]
     known: int
     amended: int | None = None
+    fold: OwnFold | None = None
+    fold_items: int = 0
+    stubbed: frozenset[MessageId] = frozenset()
+    listed: Sequence[object] = ()
+
+
+class _Given(NamedTuple):
+    """A whole list to be matched: its items after the system messages and a fold, and what of it was decoded before."""
+
+    preamble: Decoded
+    items: Sequence[object]
+    decoded: DecodedHistory | None
+    fold: OwnFold | None = None
+    fold_items: int = 0
+
+    @property
+    def replaced(self) -> int:
+        """How many messages a fold replaces at its beginning."""
+        return 0 if self.fold is None else self.fold.folded
 
 
 class History:
@@ -115,6 +148,7 @@ class History:
         self._brought: HistoryMatch | None = None
         self._given: Sequence[object] = ()
         self._given_from = 0
+        self._folds: dict[int, OwnFold] = {}
 
     def mark_stored(self) -> None:
         """Note that everything decoded so far is stored."""
@@ -147,15 +181,25 @@ class History:
             require_list(self.wire.name, listed)
             count = len(list(takewhile(_is_system, listed)))
             preamble = self.wire.decode(listed[:count])
-        rest = listed[count:]
-        return self._match_extended(preamble, rest, given, log) or self._match_whole(preamble, rest, given, log)
+        whole = _Given(preamble, listed[count:], given)
+        if self._folds:
+            whole = self._without_fold(whole)
+        return replace(self._match_extended(whole, log) or self._match_whole(whole, log), listed=listed)
+
+    def remember_fold(self, view: Sequence[Message], log: Log) -> None:
+        """Remember how a view shows the newest fold, to recognise it in a list that brings it back."""
+        checkpoint, number = log.checkpoint, log.checkpoint_sequence
+        if checkpoint is None or number in self._folds or log.native or not checkpoint.text:
+            return
+        live = {placed.message.id for placed in log.live}
+        texts = tuple(text_of(message).strip() for message in takewhile(lambda one: one.id not in live, view))
+        self._folds[number] = OwnFold(texts, checkpoint.folded, checkpoint.fingerprint, checkpoint.outline)
 
     def adopt(self, match: HistoryMatch) -> None:
         """Take a whole list over as the session's own."""
         self.preamble, self.decoded, self.pairing = match.preamble, match.decoded, match.pairing.copy()
         self._brought, self.is_whole = match, True
-        self._given = [source for part in (match.preamble, match.decoded) for each in part.sources for source in each]
-        self._given_from = 0
+        self._given, self._given_from = match.listed, -match.fold_items
 
     def add(self, items: Sequence[object], log: Log) -> tuple[Message, ...]:
         """Decode items that are new; of what was decoded before, only what the view still shows is kept.
@@ -215,7 +259,11 @@ class History:
         """Return a view in the caller's shape; unchanged messages are the caller's own objects."""
         known = {message.id: message for message in self.decoded.messages}
         own = {placed.message.id: placed.message for placed in log.live}
-        shown = [known.get(message.id, message) if own.get(message.id) is message else message for message in view]
+        stubbed = frozenset() if self._brought is None else self._brought.stubbed
+        shown = [
+            known.get(message.id, message) if own.get(message.id) is message and message.id not in stubbed else message
+            for message in view
+        ]
         opening = [source for sources in self.preamble.sources for source in sources]
         origins: Origins = {}
         items = self.wire.encode(shown, self.decoded, origins)
@@ -240,20 +288,43 @@ class History:
         decoded = self.wire.decode(items, first=first, pairing=pairing)
         return replace(decoded, messages=mark_foreign(decoded.messages, self._marks))
 
-    def _match_extended(
-        self, preamble: Decoded, items: Sequence[object], given: DecodedHistory | None, log: Log
-    ) -> HistoryMatch | None:
+    def _without_fold(self, whole: _Given) -> _Given:
+        """Return a list without the fold of this session that it begins with, if any; the newest is looked for first.
+
+        Where roles must alternate, a fold and the user's message after it are one item.
+        """
+        most = 1 + max(len(fold.texts) for fold in self._folds.values())
+        try:
+            first = self.wire.decode(whole.items[:most]).messages
+        except BrokenInput:  # decoding the whole list says which item this is
+            return whole
+        asked = 1 if first and text_of(first[0]).strip() == REQUEST_TEXT else 0
+        texts = [text_of(message).strip() for message in first]
+        for fold in reversed(self._folds.values()):
+            count = len(fold.texts)
+            for start in {0, asked}:
+                if count and tuple(texts[start : start + count]) == fold.texts:
+                    return whole._replace(
+                        items=whole.items[start + count :], decoded=None, fold=fold, fold_items=start + count
+                    )
+            rest = _after_text(whole.items[count - 1], fold.texts[-1]) if len(first) >= count > 0 else None
+            if rest is not None and tuple(texts[: count - 1]) == fold.texts[:-1]:
+                items = [rest, *whole.items[count:]]
+                return whole._replace(items=items, decoded=None, fold=fold, fold_items=count - 1)
+        return whole
+
+    def _match_extended(self, whole: _Given, log: Log) -> HistoryMatch | None:
         """Match a list that begins with all that was brought last and goes on with all that was recorded since.
 
         The quick way: only the end of the list is decoded. A client writes a reply in its own way, so that one is compared by
         its content.
         """
-        brought = self._brought
-        if brought is None:
+        brought, items, given = self._brought, whole.items, whole.decoded
+        if brought is None or brought.fold != whole.fold or brought.stubbed:
             return None
         known = [source for sources in brought.decoded.sources for source in sources]
         count = len(brought.decoded.messages)
-        live_from = count - log.folded
+        live_from = whole.replaced + count - log.folded
         if not known or live_from < 0 or not _begins_with(items, known):
             return None
         recorded = _callers(log)[live_from:]
@@ -262,39 +333,49 @@ class History:
             later = replace(later, messages=mark_foreign(later.messages, self._marks))
         else:  # or the first new items belong to the last known message, if all are decoded together
             pairing = brought.pairing.copy()
-            later = self._decode(items[len(known) :], count, pairing)
-        if _common(later.messages, recorded) < len(recorded):
+            later = self._decode(items[len(known) :], whole.replaced + count, pairing)
+        if len(_common(later.messages, recorded, log)) < len(recorded):
             return None
         later = replace(later, messages=_with_ids_of(recorded, later.messages))
-        new = later.messages[len(recorded) :]
         before = replace(brought.decoded, sources=_regroup(brought.decoded.sources, items))
-        return HistoryMatch(preamble, join_decoded(before, later), pairing, new, count + len(recorded))
-
-    def _match_whole(
-        self, preamble: Decoded, items: Sequence[object], given: DecodedHistory | None, log: Log
-    ) -> HistoryMatch:
-        if given is None:
-            pairing = Pairing()
-            decoded = self._decode(items, 0, pairing)
-        else:
-            pairing = given.pairing
-            decoded = replace(given.decoded, messages=mark_foreign(given.decoded.messages, self._marks))
-        messages = decoded.messages
-        start = _after_fold(messages, log)
-        live = _callers(log)
-        same = _common(messages[start:], live)
-        if live and not same and not start:
-            raise HistoryChanged(f"its first message is not the session's ({live[0].message.id})")
-        gone = live[same:]
-        new = _with_recorded_usage(messages[start + same :], gone)
-        kept = _with_ids_of(live, messages[start : start + same])
         return HistoryMatch(
-            preamble,
+            whole.preamble,
+            join_decoded(before, later),
+            pairing,
+            later.messages[len(recorded) :],
+            whole.replaced + count + len(recorded),
+            fold=whole.fold,
+            fold_items=whole.fold_items,
+        )
+
+    def _match_whole(self, whole: _Given, log: Log) -> HistoryMatch:
+        if whole.decoded is None:
+            pairing = Pairing() if whole.fold is None else Pairing.after((), _unanswered(log))
+            decoded = self._decode(whole.items, whole.replaced, pairing)
+        else:
+            pairing = whole.decoded.pairing
+            decoded = replace(whole.decoded.decoded, messages=mark_foreign(whole.decoded.decoded.messages, self._marks))
+        messages = decoded.messages
+        start = _after_fold(messages, log, whole.fold)
+        live = _callers(log)[max(0, whole.replaced - log.folded) :]
+        same = _common(messages[start:], live, log)
+        if live and not same and not start and whole.fold is None:
+            raise HistoryChanged(f"its first message is not the session's ({live[0].message.id})")
+        gone = live[len(same) :]
+        new = _with_recorded_usage(messages[start + len(same) :], gone)
+        kept = _with_ids_of(live, same)
+        return HistoryMatch(
+            whole.preamble,
             replace(decoded, messages=(*messages[:start], *kept, *new)),
             pairing,
             new,
-            start + same,
+            whole.replaced + start + len(same),
             gone[0].sequence if gone else None,
+            whole.fold,
+            whole.fold_items,
+            frozenset(
+                ours.id for ours, one, brought in zip(kept, same, messages[start:], strict=False) if one is not brought
+            ),
         )
 
     def _still_shown(self, log: Log) -> Decoded:
@@ -330,13 +411,17 @@ def _rename(message: Message, own: MessageId, ids: Mapping[MessageId, MessageId]
 # What of a caller's messages is stored already.
 
 
-def starts_with_fold(messages: Sequence[Message], checkpoint: Checkpoint) -> bool:
-    """Return whether a whole history begins with what was folded, even if old results were cleared from it since."""
-    head = messages[: checkpoint.folded]
-    if len(head) < checkpoint.folded:
+def starts_with_fold(messages: Sequence[Message], checkpoint: Checkpoint, before: OwnFold | None = None) -> bool:
+    """Return whether a whole history begins with what was folded, even if old results were cleared from it since.
+
+    `before`: an earlier fold in place of the first messages.
+    """
+    replaced, exact, outline = (0, "", "") if before is None else (before.folded, before.fingerprint, before.outline)
+    head = messages[: checkpoint.folded - replaced]
+    if len(head) < checkpoint.folded - replaced:
         return False
-    return chain_fingerprint("", head) == checkpoint.fingerprint or (
-        has_ids(head) and outline_fingerprint("", head) == checkpoint.outline
+    return chain_fingerprint(exact, head) == checkpoint.fingerprint or (
+        has_ids(head) and outline_fingerprint(outline, head) == checkpoint.outline
     )
 
 
@@ -419,23 +504,52 @@ def _unanswered(log: Log) -> dict[str, str]:
     return {call_id: tool for call_id, tool in known.items() if call_id in log.carried}
 
 
-def _after_fold(messages: Sequence[Message], log: Log) -> int:
-    """Return how many messages the session has folded; raise `HistoryChanged` if these do not begin with them."""
-    checkpoint = log.checkpoint
-    if checkpoint is None or not checkpoint.folded:
+def _after_fold(messages: Sequence[Message], log: Log, fold: OwnFold | None) -> int:
+    """Return how many of these messages the session has folded; raise `HistoryChanged` if they do not begin with those.
+
+    An earlier fold may stand in place of the first of them.
+    """
+    checkpoint, replaced = log.checkpoint, 0 if fold is None else fold.folded
+    if checkpoint is None or checkpoint.folded <= replaced:
         return 0
-    if len(messages) < checkpoint.folded:
-        raise HistoryChanged(f"it has {len(messages)} messages, fewer than the {checkpoint.folded} that were folded")
-    if not starts_with_fold(messages, checkpoint):
-        raise HistoryChanged(f"the {checkpoint.folded} messages that were folded are not what they were")
-    return checkpoint.folded
+    wanted = checkpoint.folded - replaced
+    if len(messages) < wanted:
+        raise HistoryChanged(f"it has {len(messages)} messages, fewer than the {wanted} that were folded")
+    if not starts_with_fold(messages, checkpoint, fold):
+        raise HistoryChanged(f"the {wanted} messages that were folded are not what they were")
+    return wanted
 
 
-def _common(messages: Sequence[Message], live: Sequence[LoggedMessage]) -> int:
-    """Return how many messages are the same from the start."""
+def _common(messages: Sequence[Message], live: Sequence[LoggedMessage], log: Log) -> list[Message]:
+    """Return the messages from the start that are the session's: as they were brought, or as the session shows them."""
     pairs = zip(messages, live, strict=False)
-    same = len(list(takewhile(lambda pair: fingerprint(pair[0]) == fingerprint(pair[1].message), pairs)))
-    return stored_prefix_length(messages, live, same)
+    found = (_compare(message, placed, log) for message, placed in pairs)
+    same = list(takewhile(lambda one: one is not None, found))
+    count = stored_prefix_length(messages, live, len(same))
+    return [message for message in same[:count] if message is not None]
+
+
+def _compare(message: Message, placed: LoggedMessage, log: Log) -> Message | None:
+    """Return a message that is that of the log; as the view shows it if it was brought with stubs, `None` if it is another."""
+    brought = fingerprint(message)
+    if brought == fingerprint(placed.message):
+        return message
+    shown = (
+        log.shown(placed) if placed.sequence in log.altered else placed.message,
+        _stubbed_like(message, placed, log),
+    )
+    return next((one for one in shown if one is not None and brought == fingerprint(one)), None)
+
+
+def _stubbed_like(message: Message, placed: LoggedMessage, log: Log) -> Message | None:
+    """Return a message of the log with stubs in place of the parts that differ from those brought."""
+    if not placed.prunable or len(message.parts) != len(placed.message.parts):
+        return None
+    parts = (
+        part if part == brought else prune_part(part, handle_of(placed.sequence, index), log.rendering)
+        for index, (part, brought) in enumerate(zip(placed.message.parts, message.parts, strict=True))
+    )
+    return replace(placed.message, parts=tuple(parts))
 
 
 def _with_ids_of(placed: Sequence[LoggedMessage], messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -461,6 +575,17 @@ def _regroup(sources: Sequence[Sequence[object]], items: Sequence[object]) -> tu
     """Return the items of this request in the groups that the equal ones of the last request formed."""
     rest = iter(items)
     return tuple(tuple(islice(rest, len(group))) for group in sources)
+
+
+def _after_text(item: object, text: str) -> object | None:
+    """Return a copy of an item without its first block, if that is the text; `None` if it is not, or there is no other."""
+    wire = as_dict(item)
+    content = wire.get("content")
+    if not isinstance(content, list | tuple) or len(content) < 2:
+        return None
+    first = content[0] if isinstance(content[0], str) else dict_or_empty(content[0]).get("text")
+    is_text = isinstance(first, str) and first.strip() == text
+    return encode_like(item, {**wire, "content": [*content[1:]]}) if is_text else None
 
 
 def _begins_with(items: Sequence[object], known: Sequence[object]) -> bool:

@@ -28,7 +28,7 @@ from infold.core.messages import AssistantMessage, CacheLoss, FilePart, Message,
 from infold.core.plan import Stuck, fold_at
 from infold.core.policy import Policy
 from infold.core.summary_request import SummaryRequest
-from infold.core.view import answered_as_interrupted
+from infold.core.view import answered_as_interrupted, view
 from infold.errors import FormatError, HistoryChanged, ModelError, UsageError, WindowExceeded, kind_of
 from infold.formats.codec import marked_seconds, reported_miss
 from infold.formats.harness_text import marks_of
@@ -459,6 +459,7 @@ class Session:
             if manual is None:
                 events.extend(self._publish_repairs(prepared.view))
             self._wanted = prepared.wanted
+            history.remember_fold(prepared.view, self.log)
             sent = history.encode(self._with_media(history, prepared.view), self.log)
             betas = native_betas(history.wire) if self.log.native else ()
             return Ready(
@@ -746,7 +747,10 @@ class Session:
             name, items = name or items.decoded.format, ()
         wire = wire_format(items, name)
         is_undecided = name is None and is_ambiguous(wire, items)
-        return History(wire, marks_of((self._settings.policy,)), is_undecided=is_undecided)
+        history = History(wire, marks_of((self._settings.policy,)), is_undecided=is_undecided)
+        if self.log.checkpoint is not None:
+            history.remember_fold(view(self.log, self._settings.policy.summary), self.log)
+        return history
 
     def _reset_history(self) -> None:
         if self._history is not None:

@@ -10,21 +10,25 @@ from infold.stores.memory import MemoryStore
 
 HELLO: list[dict[str, Any]] = [{"role": "user", "content": "List the files."}]
 
-CHAT = [
+CHAT: list[dict[str, Any]] = [
     {"role": "assistant", "content": None, "tool_calls": [
         {"id": "c1", "type": "function", "function": {"name": "ls", "arguments": "{}"}},
     ]},
     {"role": "tool", "tool_call_id": "c1", "content": "a.py"},
 ]  # fmt: skip
-RESPONSES = [
+RESPONSES: list[dict[str, Any]] = [
     {"type": "function_call", "call_id": "c1", "name": "ls", "arguments": "{}"},
     {"type": "function_call_output", "call_id": "c1", "output": "a.py"},
 ]
-ANTHROPIC = [
+ANTHROPIC: list[dict[str, Any]] = [
     {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "ls", "input": {}}]},
     {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "a.py"}]},
 ]
-LATER = {"openai-chat": CHAT, "openai-responses": RESPONSES, "anthropic-messages": ANTHROPIC}
+LATER: dict[str, list[dict[str, Any]]] = {
+    "openai-chat": CHAT,
+    "openai-responses": RESPONSES,
+    "anthropic-messages": ANTHROPIC,
+}
 
 REPLIES: dict[str, dict[str, Any]] = {
     "openai-chat": {"choices": [{"message": {"role": "assistant", "content": "ok"}, "finish_reason": "stop"}]},
