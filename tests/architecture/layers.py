@@ -42,7 +42,7 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "wrapper": FOR_FACES | {"proxy", "wrapper"},
     "agent": FOR_FACES | {"agent"},
     "gateway": FOR_FACES | {"gateway", "proxy"},
-    "integrations": FOR_FACES | {"integrations"},
+    "integrations": FOR_FACES | {"integrations", "proxy"},
     "cli": FOR_FACES | FACES | {"testing"},
 }
 """From each layer (a package or module directly under `infold`; "" is `infold` itself) to those it may import."""

@@ -1,0 +1,254 @@
+"""LangChain's middleware, with LangChain's own agent loop and fake model; skipped where LangChain is not installed."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("langchain")
+
+from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware
+from langchain_core.exceptions import ContextOverflowError
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.outputs import ChatGenerationChunk
+from langgraph.checkpoint.memory import InMemorySaver
+
+from infold import UsageError
+from infold.core.entries import MessageEntry
+from infold.core.messages import SessionId
+from infold.integrations.langchain import InfoldMiddleware
+from infold.ports import SessionKey
+
+pytestmark = [pytest.mark.frameworks, pytest.mark.slow]
+
+RULE = "Read every file. Never touch vendor/."
+STEPS = 60
+WINDOW = 8_192
+
+
+def read_file(path: str) -> str:
+    """Read a file."""
+    return f"{path}: all went well\n" * 120
+
+
+def call(number: int, *names: str) -> AIMessage:
+    """A reply that reads one file or several, and reports its usage."""
+    calls = [
+        {"name": "read_file", "args": {"path": f"src/{name}{number}.py"}, "id": f"{name}{number}"}
+        for name in names or ("a",)
+    ]
+    usage = {"input_tokens": 1_000 + number, "output_tokens": 20, "total_tokens": 1_020 + number}
+    return AIMessage("", tool_calls=calls, usage_metadata=usage)
+
+
+class Model(GenericFakeChatModel):
+    """LangChain's fake model, which takes tools, and streams its calls too."""
+
+    def bind_tools(self, tools: Any, **kwargs: Any) -> Any:  # noqa: ARG002
+        return self
+
+    def _stream(self, messages: Any, *args: Any, **kwargs: Any) -> Iterator[ChatGenerationChunk]:  # noqa: ARG002
+        reply: Any = next(self.messages)
+        calls = [
+            {"name": one["name"], "args": json.dumps(one["args"]), "id": one["id"], "index": index}
+            for index, one in enumerate(reply.tool_calls)
+        ]
+        yield ChatGenerationChunk(
+            message=AIMessageChunk(reply.content, tool_call_chunks=calls, usage_metadata=reply.usage_metadata)
+        )
+
+
+class Watch(AgentMiddleware[Any, Any, Any]):
+    """Sees what reaches the model, as the innermost middleware; refuses the request of one step for its size."""
+
+    def __init__(self, refused: int = -1) -> None:
+        super().__init__()
+        self.requests: list[list[BaseMessage]] = []
+        self.states: list[list[BaseMessage]] = []
+        self.offered: set[str] = set()
+        self._refused = refused
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        self._see(request)
+        return handler(request)
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        self._see(request)
+        return await handler(request)
+
+    def _see(self, request: Any) -> None:
+        self.requests.append(list(request.messages))
+        self.states.append(list(request.state["messages"]))
+        self.offered |= {tool.name for tool in request.tools}
+        if len(self.requests) == self._refused:
+            self._refused = -1
+            raise ContextOverflowError("maximum context length is 8192 tokens, your messages resulted in 9001 tokens")
+
+
+def script(steps: int = STEPS) -> Iterator[AIMessage]:
+    """Replies that read files one after the other, in parallel now and then, and end."""
+    yield from (call(n, "a", "b") if n % 7 == 3 else call(n) for n in range(steps))
+    yield AIMessage("Done.")
+
+
+def agent(infold: InfoldMiddleware, watch: Watch, replies: Iterator[AIMessage]) -> Any:
+    return create_agent(
+        Model(messages=replies),
+        tools=[read_file],
+        system_prompt="You are a careful reader.",
+        middleware=[infold, watch],
+        checkpointer=InMemorySaver(),
+    )
+
+
+def config(thread: str) -> Any:
+    return {"configurable": {"thread_id": thread}, "recursion_limit": 500}
+
+
+def tokens(messages: list[BaseMessage]) -> int:
+    """A cautious count of a request."""
+    return sum(len(str(message.content)) + len(str(getattr(message, "tool_calls", ""))) for message in messages) // 4
+
+
+def check(watch: Watch) -> None:
+    """Every request fits, has the rule, whole pairs, and LangChain's own objects for what was kept."""
+    for sent, state in zip(watch.requests, watch.states, strict=True):
+        assert tokens(sent) < WINDOW
+        assert any(RULE in str(message.content) for message in sent)
+        own = {id(message) for message in state}
+        new = [message for message in sent if id(message) not in own]
+        assert len(new) <= 1 or all(isinstance(message, HumanMessage | ToolMessage) for message in new)
+        kept = [message.id for message in sent if id(message) in own]
+        assert kept == [message.id for message in state if message.id in set(kept)]
+        waiting: set[str] = set()
+        for message in sent:
+            if isinstance(message, ToolMessage):
+                assert message.tool_call_id in waiting
+                waiting.discard(message.tool_call_id)
+            else:
+                assert not waiting
+                waiting = {one["id"] for one in getattr(message, "tool_calls", [])}
+
+
+def test_a_long_loop_fits() -> None:
+    """B43: in a loop of 60 tool steps every request fits, has the user's rule and whole pairs; the state keeps everything."""
+    infold, watch = InfoldMiddleware(window=WINDOW), Watch()
+    result = agent(infold, watch, script()).invoke({"messages": [HumanMessage(RULE)]}, config("one"))
+
+    assert len(watch.requests) == STEPS + 1
+    check(watch)
+    assert len(watch.requests[-1]) < 30
+    assert len(result["messages"]) == 2 + 2 * STEPS + sum(n % 7 == 3 for n in range(STEPS))
+    assert {"read_file", "recall"} <= watch.offered
+
+
+def test_a_long_loop_fits_when_it_is_awaited_and_streamed() -> None:
+    """B43: so it is in an agent that is awaited, and in one that streams."""
+
+    async def run() -> tuple[Watch, Watch]:
+        awaited, streamed = Watch(), Watch()
+        await agent(InfoldMiddleware(window=WINDOW), awaited, script()).ainvoke(
+            {"messages": [HumanMessage(RULE)]}, config("one")
+        )
+        told = agent(InfoldMiddleware(window=WINDOW), streamed, script())
+        async for _ in told.astream({"messages": [HumanMessage(RULE)]}, config("one"), stream_mode="messages"):
+            pass
+        return awaited, streamed
+
+    for watch in asyncio.run(run()):
+        assert len(watch.requests) == STEPS + 1
+        check(watch)
+
+
+def test_a_refusal_is_recovered() -> None:
+    """B43: a refusal at step 30 is answered by a smaller request, and the loop goes on."""
+    infold, watch = InfoldMiddleware(window=WINDOW), Watch(refused=30)
+    result = agent(infold, watch, script()).invoke({"messages": [HumanMessage(RULE)]}, config("one"))
+
+    assert len(watch.requests) == STEPS + 2
+    assert tokens(watch.requests[30]) < tokens(watch.requests[29])
+    assert result["messages"][-1].content == "Done."
+    check(watch)
+
+
+def test_another_error_is_raised_as_it_is() -> None:
+    """B43: an error that is not about size passes through."""
+
+    class Broken(Watch):
+        def _see(self, request: Any) -> None:  # noqa: ARG002
+            raise ValueError("no such model")
+
+    with pytest.raises(ValueError, match="no such model"):
+        agent(InfoldMiddleware(window=WINDOW), Broken(), script()).invoke(
+            {"messages": [HumanMessage(RULE)]}, config("1")
+        )
+
+
+def test_usage_is_recorded() -> None:
+    """B43: what replies report reaches the session."""
+    infold, watch = InfoldMiddleware(window=WINDOW), Watch()
+    agent(infold, watch, script(3)).invoke({"messages": [HumanMessage(RULE)]}, config("one"))
+
+    store = infold.sessions.store
+    entries = [entry for _, entry in store.newest_first(SessionKey("", SessionId("one")))]
+    replies = [one.message for one in entries if isinstance(one, MessageEntry) and hasattr(one.message, "usage")]
+    assert [reply.usage.prompt for reply in replies if reply.usage is not None] == [1_002, 1_001, 1_000]
+
+
+def test_two_threads_stay_apart() -> None:
+    """B43: two conversations through one middleware, with ids or without, see nothing of each other."""
+    for ids in (("one", "two"), (None, None)):
+        infold, watch = InfoldMiddleware(window=WINDOW), Watch()
+        for name, thread in zip(("alpha", "beta"), ids, strict=True):
+            told = create_agent(Model(messages=script(30)), tools=[read_file], middleware=[infold, watch])
+            settings: Any = config(thread) if thread else {"recursion_limit": 500}
+            told.invoke({"messages": [HumanMessage(f"{RULE} For {name}.")]}, settings)
+        first, second = watch.requests[:31], watch.requests[31:]
+        assert all("beta" not in str(message.content) for sent in first for message in sent)
+        assert all("alpha" not in str(message.content) for sent in second for message in sent)
+
+
+def test_a_model_recalls_what_was_folded() -> None:
+    """B43: the recall tool, called by the model in LangChain's way, brings back a folded result."""
+
+    def replies() -> Iterator[AIMessage]:
+        yield from (call(n) for n in range(30))
+        yield AIMessage("", tool_calls=[{"name": "recall", "args": {"query": "src/a0.py"}, "id": "r1"}])
+        yield AIMessage("Done.")
+
+    infold, watch = InfoldMiddleware(window=WINDOW), Watch()
+    result = agent(infold, watch, replies()).invoke({"messages": [HumanMessage(RULE)]}, config("one"))
+
+    answer = next(message for message in result["messages"] if getattr(message, "tool_call_id", "") == "r1")
+    assert "src/a0.py: all went well" in answer.content
+
+
+def test_invalid_calls_keep_their_answers() -> None:
+    """B43: a call that LangChain could not parse is a call, so that its answer is sent with it."""
+    bad = AIMessage("", invalid_tool_calls=[{"name": "read_file", "args": "{path", "id": "x1", "error": "not JSON"}])
+    answer = ToolMessage("The arguments were not JSON.", tool_call_id="x1", status="error")
+    infold, watch = InfoldMiddleware(window=WINDOW), Watch()
+    agent(infold, watch, script(0)).invoke({"messages": [HumanMessage(RULE), bad, answer]}, config("one"))
+
+    assert [type(message) for message in watch.requests[0]] == [HumanMessage, AIMessage, ToolMessage]
+
+
+def test_a_short_conversation_is_not_touched() -> None:
+    """B43: while nothing is cut, the request is LangChain's own, even where a call has no result yet."""
+    open_call = call(1)
+    infold, watch = InfoldMiddleware(window=WINDOW), Watch()
+    agent(infold, watch, script(0)).invoke(
+        {"messages": [HumanMessage(RULE), open_call, HumanMessage("Go on.")]}, config("1")
+    )
+
+    assert len(watch.requests[0]) == 3
+
+
+def test_a_wrong_option_is_named() -> None:
+    """B43: an option that no plug has is refused with the known ones."""
+    with pytest.raises(UsageError, match="windw"):
+        InfoldMiddleware(windw=3)  # type: ignore[call-arg]
