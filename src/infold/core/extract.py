@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 from msgspec.structs import replace
 
-from infold.core.checkpoint_reader import CHECKPOINT_MARK, read_checkpoint
 from infold.core.ledger import (
+    CHECKPOINT_MARK,
     EMPTY_LEDGER,
     MOST_NAMES,
     CommandFact,
@@ -26,6 +26,7 @@ from infold.core.ledger import (
     later_run,
     merge,
     note,
+    read_checkpoint,
 )
 from infold.core.messages import (
     AssistantMessage,

@@ -51,13 +51,9 @@ from infold.formats.codec import (
     dicts_in,
     encode_view,
     finish_named,
-    has_address,
     has_count,
     id_field,
-    is_image,
-    is_pdf,
     json_text,
-    media_label,
     opaque_parts,
     opaque_value,
     provider_value,
@@ -71,7 +67,7 @@ from infold.formats.codec import (
     visible_parts,
     with_user_first,
 )
-from infold.formats.media import file_part, parse_data_url
+from infold.formats.media import file_part, has_address, is_image, is_pdf, media_label, parse_data_url
 from infold.formats.pairing import Pairing
 from infold.formats.streams import (
     Emit,

@@ -573,32 +573,6 @@ def visible_parts(message: Message) -> tuple[Part, ...]:
     return tuple(part for part in message.parts if not (isinstance(part, TextPart) and part.ignored))
 
 
-def media_label(file: FilePart) -> str:
-    """Return a label for a medium whose bytes are not available."""
-    reference = "" if file.reference.startswith("data:") else file.reference
-    return f"[{' '.join(filter(None, (file.media_type, file.name, reference)))}]"
-
-
-def output_with_labels(part: ToolResultPart) -> str:
-    """Return a result's output with labels for its media, for a wire that takes no media in results."""
-    return join_lines([part.output, *map(media_label, part.files)])
-
-
-def is_image(file: FilePart) -> bool:
-    """Return whether a medium is an image whose bytes or address are available."""
-    return file.media_type.startswith("image/") and (has_address(file) or file.reference.startswith("data:"))
-
-
-def is_pdf(file: FilePart) -> bool:
-    """Return whether a medium is a PDF whose bytes are available."""
-    return file.media_type == "application/pdf" and file.reference.startswith("data:")
-
-
-def has_address(file: FilePart) -> bool:
-    """Return whether a provider could fetch this medium itself."""
-    return file.reference.startswith(("https://", "http://"))
-
-
 def opaque_value(part: Part) -> Item:
     """Return an opaque part's block as its provider sent it; empty for any other part, and for an unknown item with a role."""
     if not isinstance(part, TextPart) or not part.opaque:
@@ -632,6 +606,11 @@ JoinItems: TypeAlias = Callable[[Item, Item, Item], Item | None]
 
 Origins: TypeAlias = dict[int, list[int]]
 """By the identity of each item of a request the numbers of the caller's items it was made from, in the order of the request."""
+
+
+class _Sourced(NamedTuple):
+    item: object
+    number: int | None
 
 
 _UNSENT = (StepStartPart, StepFinishPart)
@@ -693,42 +672,24 @@ def encode_view(
     """
     places = {message.id: place for place, message in enumerate(decoded.messages)}
     starts = list(accumulate(map(len, decoded.sources), initial=0))
-    items: list[object] = []
-    numbers: list[int | None] = []
+    items: list[_Sourced] = []
     is_own = False
     for message in view:
         place = places.get(message.id)
         was_own, is_own = is_own, place is None
         if place is None:
-            encoded: Sequence[object] = _encode_new(codec, message, decoded)
-            found: Sequence[int | None] = [None] * len(encoded)
+            encoded = [_Sourced(item, None) for item in _encode_new(codec, message, decoded)]
         elif message is decoded.messages[place] or message.parts == decoded.messages[place].parts:
-            encoded, found = decoded.sources[place], range(starts[place], starts[place + 1])
+            encoded = list(map(_Sourced, decoded.sources[place], range(starts[place], starts[place + 1])))
         else:
-            changed = _encode_changed(codec, message, decoded, place)
-            encoded = [item for item, _ in changed]
-            found = [None if number is None else starts[place] + number for _, number in changed]
-        if join is not None and (is_own or was_own) and _join_neighbours(items, encoded, join):
-            numbers[-1] = found[0] if numbers[-1] is None else numbers[-1]
-            encoded, found = encoded[1:], found[1:]
+            encoded = _encode_changed(codec, message, decoded, place, starts[place])
+        if join is not None and (is_own or was_own):
+            encoded = _join_neighbours(items, encoded, join)
         items += encoded
-        numbers += found
-    if origins is not None:
-        for item, number in zip(items, numbers, strict=True):
-            if number is not None:
-                origins.setdefault(id(item), []).append(number)
-    return items
-
-
-def sources_of(items: Iterable[object], origins: Origins) -> list[int | None]:
-    """Return the number of each item's source, `None` for what infold wrote; `origins` is used up."""
-    return [origins[id(item)].pop(0) if origins.get(id(item)) else None for item in items]
-
-
-def edited_positions(items: Sequence[object], sources: Sequence[int | None], given: Sequence[object]) -> frozenset[int]:
-    """Return the positions of items that are not the given objects they were made from."""
-    pairs = enumerate(zip(items, sources, strict=True))
-    return frozenset([place for place, (item, number) in pairs if number is not None and item is not given[number]])
+    for item, number in items:
+        if origins is not None and number is not None:
+            origins.setdefault(id(item), []).append(number)
+    return [item for item, _ in items]
 
 
 def with_user_first(view: Sequence[Message]) -> Sequence[Message]:
@@ -739,14 +700,15 @@ def with_user_first(view: Sequence[Message]) -> Sequence[Message]:
     return (UserMessage(MessageId("request-opening"), (TextPart(REQUEST_TEXT, synthetic=True),)), *view)
 
 
-def _join_neighbours(items: list[object], encoded: Sequence[object], join: JoinItems) -> bool:
-    """Join the first of the new items with the last one if `join` does; return whether it did."""
-    before = as_dict(items[-2]) if len(items) > 1 else {}
-    together = join(before, as_dict(items[-1]), as_dict(encoded[0])) if items and encoded else None
+def _join_neighbours(items: list[_Sourced], encoded: list[_Sourced], join: JoinItems) -> list[_Sourced]:
+    """Join the first of the new items with the last one if `join` does, and return those still to be added."""
+    before = as_dict(items[-2].item) if len(items) > 1 else {}
+    together = join(before, as_dict(items[-1].item), as_dict(encoded[0].item)) if items and encoded else None
     if together is None:
-        return False
-    items[-1] = encode_like(items[-1], together)
-    return True
+        return encoded
+    number = encoded[0].number if items[-1].number is None else items[-1].number
+    items[-1] = _Sourced(encode_like(items[-1].item, together), number)
+    return encoded[1:]
 
 
 def _encode_new(codec: Codec, message: Message, decoded: Decoded) -> list[object]:
@@ -755,15 +717,14 @@ def _encode_new(codec: Codec, message: Message, decoded: Decoded) -> list[object
     return [encode_like(source, item) for item in codec.encode_new(message, decoded.aliases)]
 
 
-def _encode_changed(codec: Codec, message: Message, decoded: Decoded, place: int) -> list[tuple[object, int | None]]:
-    """Return the items of a changed message, each with its place among the message's sources; `None` for one that is new."""
+def _encode_changed(codec: Codec, message: Message, decoded: Decoded, place: int, first: int) -> list[_Sourced]:
     original = tuple(map(without_digests, decoded.messages[place].parts))
     fates = _match_parts(
         original, tuple(without_digests(part) for part in message.parts if not isinstance(part, _UNSENT))
     )
-    items: list[tuple[object, int | None]] = []
+    items: list[_Sourced] = []
     taken = 0
-    for number, source in enumerate(decoded.sources[place]):
+    for number, source in enumerate(decoded.sources[place], first):
         item = as_dict(source)
         edits: dict[tuple[str | int, ...], Any] = {}
         for slot in codec.slots(item):
@@ -771,10 +732,10 @@ def _encode_changed(codec: Codec, message: Message, decoded: Decoded, place: int
             if tuple(fates[taken:end]) != original[taken:end]:
                 edits[slot.path] = _replace_slot(codec, slot, original[taken:end], tuple(fates[taken:end]))
             taken = end
-        items += [(edited, number) for edited in _apply_edits(codec, source, item, edits)]
+        items += [_Sourced(edited, number) for edited in _apply_edits(codec, source, item, edits)]
     extra = tuple([part for part in fates[len(original) :] if part is not None])
     new = _encode_new(codec, replace(message, parts=extra), decoded) if extra else []
-    return [*items, *((item, None) for item in new)]
+    return [*items, *(_Sourced(item, None) for item in new)]
 
 
 def _replace_slot(codec: Codec, slot: Slot, old: tuple[Part, ...], new: tuple[Part | None, ...]) -> Any:

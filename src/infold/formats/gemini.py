@@ -44,14 +44,11 @@ from infold.formats.codec import (
     dicts_in,
     encode_view,
     finish_named,
-    has_address,
     has_count,
     id_field,
     json_text,
-    media_label,
     opaque_parts,
     opaque_value,
-    output_with_labels,
     provider_value,
     remaining_text,
     replace_surrogates,
@@ -62,7 +59,7 @@ from infold.formats.codec import (
     visible_parts,
     with_user_first,
 )
-from infold.formats.media import file_part, parse_data_url
+from infold.formats.media import file_part, has_address, media_label, output_with_labels, parse_data_url
 from infold.formats.pairing import Pairing, name_key
 from infold.formats.streams import Emit, ReplyBuilder, TextPieces, append_text, join_pieces
 

@@ -11,8 +11,7 @@ from typing import NamedTuple, TypeGuard
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.core.checkpoint_reader import CHECKPOINT_MARK
-from infold.core.ledger import COMMAND_STATE
+from infold.core.ledger import CHECKPOINT_MARK, COMMAND_STATE
 from infold.core.messages import AssistantMessage, Message, Part, TextPart, ToolResultPart, calls_of
 from infold.core.policy import Policy
 from infold.core.view import REQUEST_TEXT

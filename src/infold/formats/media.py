@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from infold.core.messages import FilePart
+from infold.core.messages import FilePart, ToolResultPart
 
 Provider: TypeAlias = Literal["openai", "anthropic", "gemini"]
 
@@ -191,6 +191,35 @@ def _openai_patches(size: ImageSize | None, detail: str) -> int:
     if size is None:
         return most
     return min(most, ceil(size.width / OPENAI_PATCH_PIXELS) * ceil(size.height / OPENAI_PATCH_PIXELS))
+
+
+# Media of infold's own messages.
+
+
+def media_label(file: FilePart) -> str:
+    """Return a label for a medium whose bytes are not available."""
+    reference = "" if file.reference.startswith("data:") else file.reference
+    return f"[{' '.join(filter(None, (file.media_type, file.name, reference)))}]"
+
+
+def output_with_labels(part: ToolResultPart) -> str:
+    """Return a result's output with labels for its media, for a wire that takes no media in results."""
+    return "\n".join(filter(None, [part.output, *map(media_label, part.files)]))
+
+
+def is_image(file: FilePart) -> bool:
+    """Return whether a medium is an image whose bytes or address are available."""
+    return file.media_type.startswith("image/") and (has_address(file) or file.reference.startswith("data:"))
+
+
+def is_pdf(file: FilePart) -> bool:
+    """Return whether a medium is a PDF whose bytes are available."""
+    return file.media_type == "application/pdf" and file.reference.startswith("data:")
+
+
+def has_address(file: FilePart) -> bool:
+    """Return whether a provider could fetch this medium itself."""
+    return file.reference.startswith(("https://", "http://"))
 
 
 # An image's size, from as little of its base64 as holds it.

@@ -43,16 +43,11 @@ from infold.formats.codec import (
     dicts_in,
     encode_view,
     finish_named,
-    has_address,
     id_field,
-    is_image,
-    is_pdf,
     join_lines,
     json_text,
-    media_label,
     opaque_parts,
     openai_usage,
-    output_with_labels,
     provider_value,
     read_result,
     remaining_text,
@@ -64,7 +59,15 @@ from infold.formats.codec import (
     user_parts,
     visible_parts,
 )
-from infold.formats.media import file_part, parse_data_url
+from infold.formats.media import (
+    file_part,
+    has_address,
+    is_image,
+    is_pdf,
+    media_label,
+    output_with_labels,
+    parse_data_url,
+)
 from infold.formats.pairing import Pairing, name_key
 from infold.formats.streams import Emit, IndexedEntries, ReplyBuilder, join_pieces, merge
 

@@ -55,13 +55,9 @@ from infold.formats.codec import (
     encode_view,
     error_at,
     finish_named,
-    has_address,
     id_field,
-    is_image,
-    is_pdf,
     join_lines,
     json_text,
-    media_label,
     opaque_parts,
     opaque_value,
     openai_usage,
@@ -76,7 +72,7 @@ from infold.formats.codec import (
     visible_parts,
 )
 from infold.formats.harness_text import state_of
-from infold.formats.media import file_part
+from infold.formats.media import file_part, has_address, is_image, is_pdf, media_label
 from infold.formats.pairing import OpenCall, Pairing
 from infold.formats.streams import DeltaKind, Emit, ReplyBuilder, append_text, index_or_none, join_pieces
 

@@ -80,6 +80,14 @@ class WireFormat(Struct, frozen=True):
     tool_item: Callable[[str, str, Item], Item]
     tool_names: Callable[[Item, str], Iterator[str]]
 
+    def encode_with_sources(
+        self, view: Sequence[Message], decoded: Decoded
+    ) -> tuple[list[object], tuple[int | None, ...]]:
+        """Return a view as items, and for each the number of the decoded item it is or was made from; `None` for infold's own."""
+        origins: Origins = {}
+        items = self.encode(view, decoded, origins)
+        return items, tuple(origins[id(item)].pop(0) if origins.get(id(item)) else None for item in items)
+
     def system_text(self, body: object) -> str:
         """Return the system prompt that a request sends apart from its items, as text."""
         request = dict_or_empty(body)
@@ -129,6 +137,12 @@ def format_named(name: str) -> WireFormat:
         if wire.name == name:
             return wire
     raise UnknownFormat(f"the name {name!r}", tried=_names(), remedy="choose one of these names")
+
+
+def edited_positions(items: Sequence[object], sources: Sequence[int | None], given: Sequence[object]) -> frozenset[int]:
+    """Return the positions of items that are not the given objects they were made from."""
+    pairs = enumerate(zip(items, sources, strict=True))
+    return frozenset([place for place, (item, number) in pairs if number is not None and item is not given[number]])
 
 
 def builder_for(format_name: str) -> ReplyBuilder:

@@ -114,7 +114,7 @@ def _to_chat(message: BaseMessage) -> dict[str, Any]:
     try:
         item: Any = convert_to_openai_messages(message)
     except ValueError:  # a block that has no place there; its words are counted
-        item = {**convert_to_openai_messages(message.model_copy(update={"content": ""})), "content": str(message.text)}
+        item = convert_to_openai_messages(message.model_copy(update={"content": str(message.text)}))
     unread = [
         {
             "type": "function",

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.core.budget import Window
-from infold.core.checkpoint_reader import CHECKPOINT_MARK
+from infold.core.ledger import CHECKPOINT_MARK
 from infold.core.messages import fingerprint, text_of
 from infold.core.policy import Policy
 from infold.errors import HistoryChanged, UsageError, WindowExceeded

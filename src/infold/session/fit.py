@@ -24,8 +24,9 @@ from infold.core.plan import Stuck
 from infold.core.policy import Policy
 from infold.core.tokens import measure
 from infold.core.view import view
-from infold.formats.codec import Decoded, Origins, edited_positions, sources_of
+from infold.formats.codec import Decoded
 from infold.formats.harness_text import mark_foreign, marks_of
+from infold.formats.registry import edited_positions
 from infold.session.context import window_exceeded
 from infold.session.counting import count_overhead, extra_text, split_preamble
 from infold.session.report import Report
@@ -98,10 +99,8 @@ def fit(
         exact=exact and policy.estimate == "features",  # a document with a rule of its own is not counted exactly
     )
     report = _compact(decoded, settings, system, tools)
-    origins: Origins = {}
-    items = wire.encode(report.sent, decoded, origins)
-    sources = sources_of(items, origins)
-    return Fitted(items, replace(report, sources=tuple(sources), edited=edited_positions(items, sources, messages)))
+    items, sources = wire.encode_with_sources(report.sent, decoded)
+    return Fitted(items, replace(report, sources=sources, edited=edited_positions(items, sources, messages)))
 
 
 def _compact(decoded: Decoded, settings: ResolvedSettings, system: object, tools: object) -> Report:

@@ -34,19 +34,16 @@ from infold.core.view import REQUEST_TEXT
 from infold.errors import BrokenInput, HistoryChanged, UsageError
 from infold.formats.codec import (
     Decoded,
-    Origins,
     as_dict,
     dict_or_empty,
-    edited_positions,
     encode_like,
     join_decoded,
     require_list,
-    sources_of,
     stated_cache_seconds,
 )
 from infold.formats.harness_text import NO_MARKS, ForeignMarks, mark_foreign
 from infold.formats.pairing import Pairing
-from infold.formats.registry import WireFormat, format_of_reply
+from infold.formats.registry import WireFormat, edited_positions, format_of_reply
 
 SYSTEM_ROLES = frozenset({"system", "developer"})
 
@@ -265,11 +262,10 @@ class History:
             for message in view
         ]
         opening = [source for sources in self.preamble.sources for source in sources]
-        origins: Origins = {}
-        items = self.wire.encode(shown, self.decoded, origins)
+        items, found = self.wire.encode_with_sources(shown, self.decoded)
         before = len(opening) if self.is_whole else 0
         given = range(before, len(self._given))
-        numbers = (None if n is None else n - self._given_from + before for n in sources_of(items, origins))
+        numbers = (None if n is None else n - self._given_from + before for n in found)
         sources = (
             *(n if self.is_whole else None for n in range(len(opening))),
             *(n if n in given else None for n in numbers),

@@ -7,10 +7,10 @@ from typing import Any, TypeAlias
 import pytest
 
 from infold import Session, SessionSettings, fit
-from infold.core.checkpoint_reader import CHECKPOINT_MARK
 from infold.core.checkpoint_text import OPENING
 from infold.core.entries import Amendment, Entry, Pruning
 from infold.core.events import Pruned
+from infold.core.ledger import CHECKPOINT_MARK
 from infold.core.logged_message import is_prunable
 from infold.core.messages import ToolResultPart
 from infold.ports import SessionKey
