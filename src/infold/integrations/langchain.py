@@ -115,15 +115,10 @@ def _to_chat(message: BaseMessage) -> dict[str, Any]:
         item: Any = convert_to_openai_messages(message)
     except ValueError:  # a block that has no place there; its words are counted
         item = convert_to_openai_messages(message.model_copy(update={"content": str(message.text)}))
-    unread = [
-        {
-            "type": "function",
-            "id": call["id"] or "",
-            "function": {"name": call["name"] or "", "arguments": call["args"] or ""},
-        }
-        for call in (message.invalid_tool_calls if isinstance(message, AIMessage) else ())
-    ]
-    return {**item, "tool_calls": [*item.get("tool_calls", ()), *unread]} if unread else item
+    unread = message.invalid_tool_calls if isinstance(message, AIMessage) else []
+    named = [(call["id"], {"name": call["name"] or "", "arguments": call["args"] or ""}) for call in unread]
+    calls = [{"type": "function", "id": call_id or "", "function": function} for call_id, function in named]
+    return {**item, "tool_calls": [*item.get("tool_calls", ()), *calls]} if calls else item
 
 
 def _build(item: dict[str, Any], original: Any) -> Any:

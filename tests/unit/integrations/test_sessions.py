@@ -1,0 +1,174 @@
+"""What all plugs share: sessions by thread id, the framework's objects back, recovery and recall."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infold import SessionSettings, UsageError, WindowExceeded
+from infold.integrations.sessions import SessionOptions, Sessions
+from infold.stores.memory import MemoryStore
+
+RULE = "Port the parser. Never touch vendor/."
+REFUSAL = {"error": {"code": "context_length_exceeded", "message": "maximum context length is 8192 tokens, got 9001"}}
+
+
+class Thing:
+    """A framework's message."""
+
+    def __init__(self, item: dict[str, Any]) -> None:
+        self.item = item
+
+
+def step(n: int) -> list[Thing]:
+    call = {"id": f"c{n}", "type": "function", "function": {"name": "bash", "arguments": f'{{"command": "make {n}"}}'}}
+    return [
+        Thing({"role": "assistant", "content": None, "tool_calls": [call]}),
+        Thing({"role": "tool", "tool_call_id": f"c{n}", "content": f"{n}: all went well\n" * 120}),
+    ]
+
+
+def items(things: list[Thing]) -> list[dict[str, Any]]:
+    return [dict(thing.item) for thing in things]
+
+
+def build(item: dict[str, Any], original: Thing | None) -> Thing:
+    return Thing(item)
+
+
+def opened(**options: Any) -> Sessions:
+    given: SessionOptions = {"window": 8_192, **options}  # type: ignore[typeddict-item]
+    return Sessions.from_options(given, format="openai-chat", recovers=True)
+
+
+def long_history(rule: str = RULE, steps: int = 30) -> list[Thing]:
+    return [Thing({"role": "user", "content": rule}), *(thing for n in range(steps) for thing in step(n))]
+
+
+def test_kept_messages_are_the_frameworks_own() -> None:
+    """B43: what infold kept is the framework's object; what it wrote is built."""
+    things = long_history()
+    call = opened().prepare("a", items(things))
+
+    back = call.restore(things, build)
+
+    assert call.is_cut
+    assert len(back) < len(things)
+    assert back[1:] == things[-len(back) + 1 :]
+    assert RULE in back[0].item["content"]
+
+
+def test_what_was_not_cut_is_returned_as_it_is() -> None:
+    """B43: if nothing was cut, every object comes back, also of a history that infold would repair."""
+    things = [Thing({"role": "user", "content": RULE}), step(1)[0], Thing({"role": "user", "content": "Go on."})]
+    call = opened().prepare("a", items(things))
+
+    assert not call.is_cut
+    assert call.restore(things, build) == things
+
+
+def test_threads_have_sessions_of_their_own() -> None:
+    """B43: each thread id has its session; `session` is put before it; without an id the messages tell them apart."""
+    sessions = opened(session="team")
+    one = sessions.prepare("a", items(long_history("For alpha.")))
+    two = sessions.prepare("b", items(long_history("For beta.")))
+    first = sessions.prepare(None, items(long_history("For gamma.")))
+    second = sessions.prepare(None, items(long_history("For delta.")))
+
+    ids = [call.session.log.session_id for call in (one, two, first, second)]
+    assert ids == ["team:a", "team:b", "team", "team~1"]
+    assert sessions.prepare(None, items(long_history("For gamma.", 31))).session is first.session
+    assert "beta" not in str(one.ready.messages)
+
+
+def test_a_changed_history_gets_a_session_of_its_own() -> None:
+    """B43: a list that a framework shortened or a sub-agent's list, under the same thread id, is not an error."""
+    sessions = opened()
+    whole = sessions.prepare("a", items(long_history()))
+    shortened = sessions.prepare("a", items(long_history())[21:])
+    again = sessions.prepare("a", items(long_history(RULE, 31)))
+
+    assert shortened.session is not whole.session
+    assert again.session is whole.session
+
+
+def test_a_fold_that_a_framework_stored_continues_its_session() -> None:
+    """B43: a framework that stores the request gets the same session for it, in another process too, and one fold."""
+    store = MemoryStore()
+    things = long_history()
+    for n in range(30, 90):
+        things += step(n)
+        sessions = opened(store=store)
+        call = sessions.prepare("a", items(things))
+        assert call.session.log.session_id == "a"
+        things = call.restore(things, build)
+
+    assert sum("Earlier conversation, folded" in str(thing.item["content"]) for thing in things) == 1
+    assert call.session.log.folded > 100
+
+
+def test_a_refusal_is_recovered_once() -> None:
+    """B43: a refusal for size gives a smaller request; one about something else, or a second one, gives none."""
+    call = opened(window=16_000).prepare("a", items(long_history()))
+
+    assert call.recover(ValueError("no such model")) is None
+    again = call.recover(REFUSAL)
+    assert again is not None
+    assert len(str(again.ready.messages)) < len(str(call.ready.messages))
+    assert again.recover(REFUSAL) is None
+
+
+def test_it_can_be_awaited() -> None:
+    """B43: preparing, recording, recovering and recalling run in threads, with an async summariser on the caller's loop."""
+    loops: list[object] = []
+
+    async def summarise(request: Any) -> str:
+        loops.append(asyncio.get_running_loop())
+        return "The parser was ported with make."
+
+    async def run() -> None:
+        sessions = opened(summariser=summarise)
+        call = await sessions.aprepare("a", items(long_history()))
+        await call.arecord({"choices": [{"message": {"role": "assistant", "content": "ok"}, "finish_reason": "stop"}]})
+        assert set(loops) == {asyncio.get_running_loop()}
+        assert await call.arecover(ValueError("other")) is None
+        assert "3: all went well" in await sessions.arecall("a", {"query": "make 3"})
+        sessions.close()
+
+    asyncio.run(run())
+    with pytest.raises(UsageError, match="synchronous"):
+        opened(summariser=summarise).prepare("a", items(long_history()))
+
+
+def test_recall_answers_the_model_whatever_it_asks() -> None:
+    """B43: recall takes a call's arguments or plain words, finds what was folded, and explains a query that names nothing."""
+    sessions = opened()
+    sessions.prepare("a", items(long_history()))
+
+    assert "3: all went well" in sessions.recall("a", "make 3")
+    assert sessions.recall("a", {}).startswith("Error: ")
+    assert sessions.recall("a", {"query": "999.9"}).startswith("Error: ")
+    assert isinstance(sessions.recall("never seen", "make"), str)
+
+
+def test_options_are_checked(tmp_path: Path) -> None:
+    """B43: a keyword that no plug has, and a session without a name, are refused; a store's address is opened and closed."""
+    with pytest.raises(UsageError, match="windw"):
+        opened(windw=3)
+    with pytest.raises(UsageError, match="session"):
+        Sessions(SessionSettings(window=8_192), session="")
+    with opened(store=str(tmp_path / "a.db"), session="n" * 500) as sessions:
+        call = sessions.prepare("a", items(long_history()))
+    assert len(call.session.log.session_id) < 100
+
+
+def test_the_model_of_a_request_has_its_window() -> None:
+    """B43: without a window or a model among the options, the model that is asked decides; a request that cannot fit raises."""
+    sessions = Sessions.from_options({}, format="openai-chat", recovers=True)
+    call = sessions.prepare("a", items(long_history()), model="gpt-4o")
+
+    assert call.session.window_tokens == 128_000
+    assert not call.is_cut
+    with pytest.raises(WindowExceeded):
+        opened(window=1_000).prepare("a", items(long_history()), system="You are careful. " * 900)
