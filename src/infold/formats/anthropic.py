@@ -126,10 +126,10 @@ def decode(items: Sequence[object], *, first: int = 0, pairing: Pairing | None =
 
 def encode(view: Sequence[Message], decoded: Decoded, origins: Origins | None = None) -> list[object]:
     """Return the view as Messages; untouched ones are the caller's own objects."""
-    return encode_view(_CODEC, _place_state(with_user_first(view)), decoded, join=_join_items, origins=origins)
+    return encode_view(_CODEC, place_state(with_user_first(view)), decoded, join=_join_items, origins=origins)
 
 
-def _place_state(view: Sequence[Message]) -> Sequence[Message]:
+def place_state(view: Sequence[Message]) -> Sequence[Message]:
     """Return a view of infold's with system messages where the API takes them: between a user's message and a reply, or last.
 
     One that holds until the next message of the user's role is left out if the caller's next one follows it.

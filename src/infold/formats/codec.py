@@ -430,7 +430,7 @@ def marked_seconds(messages: object, *others: object) -> int:
         longest, level = 0, place
         for _ in range(_MARK_DEPTH):
             blocks = [block for block in level if isinstance(block, dict)] if isinstance(level, LISTS) else []
-            marks = (block["cache_control"] for block in blocks if "cache_control" in block)
+            marks = (block.get("cache_control", block.get("cachePoint")) for block in blocks)
             lifetimes = (_seconds(mark.get("ttl")) or MARK_SECONDS for mark in marks if isinstance(mark, dict))
             longest = max(longest, *lifetimes, 0)
             level = [inner for block in blocks if isinstance(block.get("content"), LISTS) for inner in block["content"]]
@@ -478,8 +478,10 @@ _FINISHES: dict[str, Finish] = {
     **dict.fromkeys(("length", "max_tokens", "max_output_tokens", "model_length"), "length"),
     "model_context_window_exceeded": "length",
     **dict.fromkeys(("content_filter", "content-filter", "refusal", "safety", "image_safety"), "content-filter"),
+    **dict.fromkeys(("content_filtered", "guardrail_intervened"), "content-filter"),
     **dict.fromkeys(("recitation", "blocklist", "prohibited_content", "spii", "language"), "content-filter"),
     **dict.fromkeys(("failed", "error", "malformed_function_call", "unexpected_tool_call"), "error"),
+    **dict.fromkeys(("malformed_model_output", "malformed_tool_use"), "error"),
     **dict.fromkeys(("cancelled", "aborted", "abort"), "abort"),
 }
 """Why a reply ended, in the words of providers and of recorded sessions, in lower case."""
@@ -550,7 +552,7 @@ def replace_content(content: object, part: Part | None, other: ReadBlock, *, tex
     result = without_digests(part) if isinstance(part, ToolResultPart) else None
     kept = result.files if isinstance(result, ToolResultPart) else ()
     texts = (as_dict(block) for block in content if not isinstance(block, str) and "text" in as_dict(block))
-    new = {**next(texts, {"type": text_type}), "text": text}
+    new = {**next(texts, {"type": text_type} if text_type else {}), "text": text}
     return [
         *([new] if text else []),
         *(block for block in content if any(without_digests(found) in kept for found in block_parts(block, other))),
@@ -667,23 +669,24 @@ def encode_view(
 ) -> list[object]:
     """Return the view as wire items: sources where nothing changed, patched copies, new items for infold's own messages.
 
-    `join` may join two neighbours, given the item before them; it is called only if one of them is infold's own message.
+    `join` may join two neighbours, given the item before them; it is called only if they were not neighbours before.
     `origins` is filled in with the sources of the items.
     """
     places = {message.id: place for place, message in enumerate(decoded.messages)}
     starts = list(accumulate(map(len, decoded.sources), initial=0))
     items: list[_Sourced] = []
-    is_own = False
+    following = 0
     for message in view:
         place = places.get(message.id)
-        was_own, is_own = is_own, place is None
+        was_following, following = following, -1 if place is None else place + 1
         if place is None:
             encoded = [_Sourced(item, None) for item in _encode_new(codec, message, decoded)]
         elif message is decoded.messages[place] or message.parts == decoded.messages[place].parts:
             encoded = list(map(_Sourced, decoded.sources[place], range(starts[place], starts[place + 1])))
         else:
             encoded = _encode_changed(codec, message, decoded, place, starts[place])
-        if join is not None and (is_own or was_own):
+        following = following if encoded else -1
+        if join is not None and place != was_following:
             encoded = _join_neighbours(items, encoded, join)
         items += encoded
     for item, number in items:

@@ -80,8 +80,16 @@ REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_details")
 
 
 def looks_like(items: Sequence[object]) -> bool:
-    """Return whether these could be chat messages; plain user and assistant text could be other formats' too."""
-    return bool(items) and all(as_dict(item).get("role") in ROLES for item in items)
+    """Return whether these could be chat messages; plain user and assistant text could be other formats' too.
+
+    If all of their content is blocks without a type, they are Bedrock's.
+    """
+    plains = [as_dict(item) for item in items]
+    is_untyped = all(
+        isinstance(blocks, list) and blocks and all(isinstance(block, dict) and "type" not in block for block in blocks)
+        for blocks in (item.get("content") for item in plains)
+    )
+    return not is_untyped and all(item.get("role") in ROLES for item in plains)
 
 
 def decode(items: Sequence[object], *, first: int = 0, pairing: Pairing | None = None) -> Decoded:

@@ -34,7 +34,7 @@ PHRASES: tuple[tuple[str, str], ...] = (
     ("llama.cpp", r"exceed_context_size_error|exceeds the available context size"),
     ("anthropic", r"prompt is too long"),
     ("anthropic", r"input length and `?max_tokens`? exceed context limit"),
-    ("bedrock", r"input is too long for requested model"),
+    ("bedrock", r"input is too long for requested model|input tokens exceeds maximum length"),
     ("gemini", r"input token count\b.{0,80}exceeds the maximum"),
     ("xai", r"maximum prompt length is \d"),
     ("copilot", r"(?:prompt|token count|tokens)\b.{0,40}exceeds the limit of \d"),
@@ -66,6 +66,7 @@ PHRASES: tuple[tuple[str, str], ...] = (
 BYTE_PHRASES: tuple[tuple[str, str], ...] = (
     ("anthropic", r"request_too_large|exceeds the maximum (?:allowed )?(?:number of bytes|size)"),
     ("openai", r"string_above_max_length|string too long\. expected a string with maximum length"),
+    ("bedrock", r"too many total text bytes"),
     ("http", r"request entity too large|payload too large|content too large|request body too large"),
 )
 

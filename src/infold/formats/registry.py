@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from infold.core.messages import Finish, Message, Usage
 from infold.errors import UnknownFormat
-from infold.formats import anthropic, gemini, openai_chat, openai_responses
+from infold.formats import anthropic, converse, gemini, openai_chat, openai_responses
 from infold.formats.codec import (
     Decoded,
     Item,
@@ -127,8 +127,10 @@ GEMINI = _bind(
     system_fields=("systemInstruction", "system_instruction"),
 )
 
-FORMATS = (GEMINI, OPENAI_RESPONSES, ANTHROPIC_MESSAGES, OPENAI_CHAT)
-"""In the order of detection: each of the first three recognises marks of its own, chat takes the rest."""
+CONVERSE = _bind(converse, items_field="messages", path_endings=converse.PATHS, system_fields=("system",))
+
+FORMATS = (GEMINI, OPENAI_RESPONSES, ANTHROPIC_MESSAGES, OPENAI_CHAT, CONVERSE)
+"""In the order of detection: each of the first three recognises marks of its own, chat takes all but content without types."""
 
 
 def format_named(name: str) -> WireFormat:

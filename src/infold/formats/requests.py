@@ -16,9 +16,9 @@ from infold.core.judge import Answer, ModelAnswer
 from infold.core.messages import AssistantMessage, Message, MessageId, TextPart, calls_of
 from infold.core.summary_request import SummaryRequest
 from infold.errors import BrokenInput
-from infold.formats import anthropic, openai_responses
+from infold.formats import anthropic, converse, openai_responses
 from infold.formats.codec import marked_seconds, stated_cache_seconds
-from infold.formats.registry import ANTHROPIC_MESSAGES, FORMATS, OPENAI_RESPONSES, WireFormat
+from infold.formats.registry import ANTHROPIC_MESSAGES, CONVERSE, FORMATS, OPENAI_RESPONSES, WireFormat
 
 Body: TypeAlias = Mapping[str, Any]
 
@@ -32,13 +32,19 @@ _UNSTREAMED = {
     ":streamGenerateContent": ":generateContent",
     ":streamRawPredict": ":rawPredict",
     "/invoke-with-response-stream": "/invoke",
+    "/converse-stream": "/converse",
     "?alt=sse": "",
     "&alt=sse": "",
 }
 
 _OUTPUT_FIELDS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
+_OUTPUT_CONFIGS = ("generationConfig", "generation_config", "inferenceConfig")
 _HELD_BY_PROVIDER = ("previous_response_id", "conversation", "context_management", "cached_content", "cachedContent")
-_EDITED_FROM = {anthropic.NAME: anthropic.edited_from, openai_responses.NAME: openai_responses.edited_from}
+_EDITED_FROM = {
+    anthropic.NAME: anthropic.edited_from,
+    converse.NAME: anthropic.edited_from,
+    openai_responses.NAME: openai_responses.edited_from,
+}
 """The formats whose `context_management` is understood; of others, all of it is left to the provider."""
 _HELD_ITEMS = ("item_reference", "compaction", "context_compaction")
 """Prefixes of the types of items by which a history is at the provider, or which ask it to compact this one; a summary
@@ -51,7 +57,7 @@ on, drop a part of it; Z.ai and MiMo accept it."""
 
 _NOT_FOR_SUMMARIES = (
     *("stream", "stream_options", "tool_choice", "function_call", "parallel_tool_calls", "n", "prediction"),
-    *("toolConfig", "tool_config", "generation_config"),
+    *("toolConfig", "tool_config", "generation_config", "inferenceConfig", "outputConfig", converse.ADDITIONAL),
     *("response_format", "text", "output_format", "output_config", "modalities", "audio", "logprobs", "top_logprobs"),
     *("stop", "stop_sequences", *_OUTPUT_FIELDS, "store", "background", "thinking", "reasoning", "reasoning_effort"),
     "context_management",  # edits of thinking are refused where nothing thinks, and a summary is not compacted
@@ -131,22 +137,26 @@ def read_request(wire: WireFormat, body: object, path: str = "") -> ProviderRequ
         items = [{"role": "user", "content": items}]
     if not isinstance(items, list | tuple):
         raise BrokenInput(wire.name, f"{wire.items_field} is not a list", remedy="send the messages as a list")
+    model = str(body.get("model") or model_in_path(path))
+    fields = converse.claude_fields(body) if wire is CONVERSE else body
     edited_from = (
-        _EDITED_FROM[wire.name](body) if body.get("context_management") and wire.name in _EDITED_FROM else None
+        _EDITED_FROM[wire.name](fields) if fields.get("context_management") and wire.name in _EDITED_FROM else None
     )
-    held = _provider_history(wire, body, items, is_edited=edited_from is not None)
+    held = _provider_history(wire, fields, items, is_edited=edited_from is not None)
+    held = "prompt" if wire is CONVERSE and converse.PROMPT in model else held
     if held:
         return Unmanaged(f"the provider holds or cuts the history itself ({held})", is_history=True)
-    system, tools = next((body[field] for field in wire.system_fields if field in body), None), body.get("tools")
+    system = next((body[field] for field in wire.system_fields if field in body), None)
+    tools = converse.tools_in(body) if wire is CONVERSE else body.get("tools")
     return ProviderRequest(
         wire,
         tuple(items),
         system=system,
         tools=tools,
-        model=str(body.get("model") or model_in_path(path)),
+        model=model,
         output_tokens=_output_tokens(body),
         streams=bool(body.get("stream")) or unstreamed_path(bare) != bare,
-        drops_thinking=wire.name == anthropic.NAME and anthropic.drops_thinking(body),
+        drops_thinking=wire.name in (anthropic.NAME, converse.NAME) and anthropic.drops_thinking(fields),
         edited_from_tokens=edited_from,
         # A mark on the body itself is the provider's to put on the last message.
         cache_seconds=stated_cache_seconds(body) or marked_seconds([*items, body], system, tools),
@@ -174,6 +184,8 @@ def requests_summary(wire: WireFormat, body: Body) -> bool:
 
 def requested_window(wire: WireFormat, body: Body, headers: Mapping[str, str]) -> int | None:
     """Return the window that a request asks for where it is not its model's usual one."""
+    if wire is CONVERSE:
+        return anthropic.requested_window(converse.claude_fields(body), {})
     return anthropic.requested_window(body, headers) if wire is ANTHROPIC_MESSAGES else None
 
 
@@ -191,9 +203,13 @@ def summary_body(wire: WireFormat, body: Body, request: SummaryRequest, shown: S
     """
     kept = {name: value for name, value in body.items() if name not in _NOT_FOR_SUMMARIES}
     items = [item for message in request.messages[-1:] for item in wire.encode_new(message)]
-    fields = wire.summary_fields(body, request.output_tokens, has_tools=bool(kept.get("tools")))
+    has_tools = bool(converse.tools_in(body) if wire is CONVERSE else kept.get("tools"))
+    fields = wire.summary_fields(body, request.output_tokens, has_tools=has_tools)
     if request.shares_prefix:
-        fields = anthropic.shared_fields(body, fields) if wire is ANTHROPIC_MESSAGES else fields
+        shared = {ANTHROPIC_MESSAGES.name: anthropic.shared_fields, CONVERSE.name: converse.shared_fields}.get(
+            wire.name
+        )
+        fields = fields if shared is None else shared(body, fields)
         return {**kept, wire.items_field: [*shown, *items], **fields}
     if request.messages[1:]:
         history = [*without_bound_thinking(wire, tuple(dropwhile(_is_system, shown))), *items]
@@ -264,7 +280,9 @@ def read_native(wire: WireFormat, body: object) -> ModelAnswer | None:
 
 
 def without_bound_thinking(wire: WireFormat, items: Sequence[object]) -> list[object]:
-    """Return messages for another system prompt than their own: without Anthropic's thinking, which may be bound to it."""
+    """Return messages for another system prompt than their own: without Claude's thinking, which may be bound to it."""
+    if wire is CONVERSE:
+        return converse.without_reasoning(items)
     return anthropic.without_thinking(items) if wire is ANTHROPIC_MESSAGES else list(items)
 
 
@@ -305,7 +323,7 @@ def _provider_history(wire: WireFormat, body: Body, items: Sequence[object], *, 
 
 
 def _output_tokens(body: Body) -> int:
-    config = body.get("generationConfig") or body.get("generation_config")
-    nested = config.get("maxOutputTokens") if isinstance(config, Mapping) else None
+    config = next((body[name] for name in _OUTPUT_CONFIGS if body.get(name)), None)
+    nested = config.get("maxOutputTokens", config.get("maxTokens")) if isinstance(config, Mapping) else None
     given = next((body[field] for field in _OUTPUT_FIELDS if body.get(field)), nested)
     return given if isinstance(given, int) and given > 0 else 0

@@ -184,8 +184,9 @@ class FrameReader:
     """Returns each event of Amazon's event stream as soon as its frame is complete.
 
     A frame has its length, the length of its headers, a checksum of both, the headers, the payload and a checksum of all.
-    Bedrock's payload is an object with an event in base64. Checksums are left to the transport. What cannot be read is counted in
-    `dropped`; after a frame of an impossible length nothing more is read.
+    The payload of Bedrock's `invoke` is an object with an event in base64, that of its Converse is the event, named by a header.
+    Checksums are left to the transport. What cannot be read is counted in `dropped`; after a frame of an impossible length
+    nothing more is read.
     """
 
     def __init__(self) -> None:
@@ -219,6 +220,8 @@ class FrameReader:
 
 
 _PRELUDE, _CHECKSUM = 12, 4
+_EVENT_TYPE = re.compile(rb"\x0b:event-type\x07(..)([A-Za-z]*)", re.DOTALL)
+"""A header: the length of its name, the name, the type (text), the length of the value, the value."""
 
 
 def _framed_event(headers: bytes, payload: bytes) -> SseEvent | None:
@@ -230,6 +233,9 @@ def _framed_event(headers: bytes, payload: bytes) -> SseEvent | None:
     if b":exception-type" in headers or b":error-code" in headers:
         error = {"type": "api_error", "message": str(body.get("message") or body.get("originalMessage") or "")}
         return SseEvent(json_text({"type": "error", "error": error}), "error")
+    named = _EVENT_TYPE.search(headers)
+    if "bytes" not in body and named is not None:
+        return SseEvent(payload.decode("utf-8", "replace"), named[2].decode()[: int.from_bytes(named[1])])
     try:
         return SseEvent(b64decode(str(body["bytes"]), validate=True).decode("utf-8", "replace"))
     except (KeyError, ValueError):

@@ -64,7 +64,7 @@ def definitions_in(tools: object) -> Iterator[ToolDefinition]:
         if isinstance(declared, list):
             yield from definitions_in(declared)
             continue
-        inner = item.get("function")
+        inner = item.get("function") or item.get("toolSpec") or item.get("systemTool")
         named = inner if isinstance(inner, Mapping) else item
         kinds = (item.get("server_label"), item.get("type"), next(iter(item), None))
         name = next((str(name) for name in (named.get("name"), *kinds) if name), "?")

@@ -1,7 +1,9 @@
 """Scripts: what a scripted server or model is asked, what it answers, and what goes wrong on the way."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from struct import pack
 from typing import TypeAlias
+from zlib import crc32
 
 import msgspec
 from msgspec import Struct
@@ -71,6 +73,19 @@ class StreamEvent(Struct, frozen=True):
     def encode(self) -> bytes:
         data = self.data if isinstance(self.data, str) else msgspec.json.encode(self.data).decode()
         return (f"event: {self.name}\n" if self.name else "").encode() + f"data: {data}\n\n".encode()
+
+    def encode_frame(self) -> bytes:
+        """Return the event in Amazon's framing, as Converse sends it; one with the name of an exception reports it."""
+        kind, payload = "exception" if self.name.endswith("Exception") else "event", msgspec.json.encode(self.data)
+        values = {":message-type": kind, f":{kind}-type": self.name, ":content-type": "application/json"}
+        headers = b"".join(_frame_header(name, value) for name, value in values.items())
+        prelude = pack("!II", 16 + len(headers) + len(payload), len(headers))
+        frame = prelude + pack("!I", crc32(prelude)) + headers + payload
+        return frame + pack("!I", crc32(frame))
+
+
+def _frame_header(name: str, value: str) -> bytes:
+    return bytes([len(name)]) + name.encode() + b"\x07" + pack("!H", len(value)) + value.encode()
 
 
 class Send(Struct, frozen=True):

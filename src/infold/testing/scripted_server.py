@@ -1,6 +1,6 @@
 """A model server for tests: real HTTP on loopback, with answers from a script.
 
-It speaks the four wire formats, whole and as streams, so that the official SDKs, `wrap` or the gateway can talk to it.
+It speaks the five wire formats, whole and as streams, so that the official SDKs, `wrap` or the gateway can talk to it.
 """
 
 import socket
@@ -21,7 +21,7 @@ from msgspec import Struct
 from infold.core.tokens import estimate_tokens
 from infold.errors import FormatError
 from infold.formats.codec import Item
-from infold.formats.registry import ANTHROPIC_MESSAGES, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
+from infold.formats.registry import ANTHROPIC_MESSAGES, CONVERSE, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
 from infold.formats.requests import format_of_path, model_in_path
 from infold.testing.script import (
     ALL_IS_WELL,
@@ -31,6 +31,7 @@ from infold.testing.script import (
     Script,
     ScriptedRequest,
     Send,
+    StreamEvent,
     Trouble,
     WireReply,
     count_tokens,
@@ -65,6 +66,9 @@ COUNTS = {
     ":countTokens": (GEMINI, "totalTokens"),
 }
 """The ends of paths that count tokens, each with its wire format and the field of the count."""
+
+FRAMES = "application/vnd.amazon.eventstream"
+"""The type of a stream in Amazon's framing."""
 
 COMPACTS = "/responses/compact"
 """The end of the path that compacts a history of OpenAI's Responses."""
@@ -172,7 +176,7 @@ class ScriptedServer:
                 trouble = answer.trouble or self._trouble
                 if not request.stream or not answer.events:
                     return _Whole(200, _json(answer.body), trouble=trouble)
-                return _Streamed(tuple(event.encode() for event in answer.events), trouble=trouble)
+                return _stream_events(request, answer.events, trouble)
             case Fail():
                 return _Whole(answer.status, _json(answer.body), answer.headers, self._trouble)
             case Hang():
@@ -197,7 +201,7 @@ def parse_request(
         body,
         wire.name,
         messages,
-        stream=body.get("stream") is True or ":streamGenerateContent" in path,
+        stream=body.get("stream") is True or ":streamGenerateContent" in path or path.endswith("/converse-stream"),
         tokens=int((count_tokens(messages) + extras) * factor),
     )
 
@@ -219,6 +223,13 @@ def _write_reply(request: ScriptedRequest, reply: WireReply, trouble: Trouble) -
     if request.format == GEMINI.name and parse_qs(urlsplit(request.path).query).get("alt") != ["sse"]:
         opened = [(b",\r\n" if index else b"[") + _json(event.data) for index, event in enumerate(events)]
         return _Streamed((*opened, b"]"), "application/json", trouble)
+    return _stream_events(request, events, trouble)
+
+
+def _stream_events(request: ScriptedRequest, events: tuple[StreamEvent, ...], trouble: Trouble) -> "_Streamed":
+    if request.format == CONVERSE.name:
+        frames = tuple(event.encode_frame() for event in events)
+        return _Streamed(frames, FRAMES, trouble)
     return _Streamed(tuple(event.encode() for event in events), trouble=trouble)
 
 
@@ -380,9 +391,11 @@ def _apply_trouble(streamed: _Streamed) -> tuple[bytes, ...]:
     """Return the events that are really sent."""
     trouble, is_array = streamed.trouble, streamed.media_type == "application/json"
     events = streamed.events[: trouble.cut_after_events]
-    if trouble.garbage and not is_array:
+    if trouble.garbage and streamed.media_type == "text/event-stream":
         events = tuple(chain.from_iterable(zip(cycle(GARBAGE), events, strict=False)))
     if trouble.error_event is None:
         return events
+    if streamed.media_type == FRAMES:
+        return (*events, StreamEvent(trouble.error_event, "modelStreamErrorException").encode_frame())
     error = msgspec.json.encode(trouble.error_event)
     return (*events, b",\r\n" + error + b"]" if is_array else b"event: error\ndata: " + error + b"\n\n")

@@ -1,4 +1,4 @@
-"""Scripted replies in the four wire formats: whole, as a stream, and a request rejected for its size."""
+"""Scripted replies in the five wire formats: whole, as a stream, and a request rejected for its size."""
 
 from base64 import b64encode
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from infold.core.messages import Usage
 from infold.formats.codec import Item
-from infold.formats.registry import ANTHROPIC_MESSAGES, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES
+from infold.formats.registry import ANTHROPIC_MESSAGES, CONVERSE, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES
 from infold.testing.script import StreamEvent, WireReply, split_text
 
 CREATED = 1_700_000_000
@@ -376,9 +376,77 @@ def _gemini_calls(reply: WireReply) -> list[Item]:
     return [{"functionCall": call, **({} if index else signature)} for index, call in enumerate(calls)]
 
 
+# Bedrock's Converse.
+
+_CONVERSE_FINISHES = {
+    "stop": "end_turn",
+    "tool-calls": "tool_use",
+    "length": "max_tokens",
+    "content-filter": "content_filtered",
+    "error": "malformed_model_output",
+}
+
+
+def converse_body(reply: WireReply) -> Item:
+    return {
+        "output": {"message": {"role": "assistant", "content": _converse_blocks(reply)}},
+        "stopReason": _CONVERSE_FINISHES.get(reply.finish, reply.finish),
+        **_converse_metadata(reply),
+    }
+
+
+def converse_events(reply: WireReply) -> Iterator[StreamEvent]:
+    """Yield the events of a stream; only a call has one that starts its block, and `p` fills each up to a similar length."""
+    yield StreamEvent({"role": "assistant", "p": "abc"}, "messageStart")
+    for index, block in enumerate(_converse_blocks(reply)):
+        place = {"contentBlockIndex": index, "p": "abcdef"}
+        if "toolUse" in block:
+            start = {name: value for name, value in block["toolUse"].items() if name != "input"}
+            yield StreamEvent({"start": {"toolUse": start}, **place}, "contentBlockStart")
+        for delta in _converse_deltas(block):
+            yield StreamEvent({"delta": delta, **place}, "contentBlockDelta")
+        yield StreamEvent(place, "contentBlockStop")
+    yield StreamEvent({"stopReason": _CONVERSE_FINISHES.get(reply.finish, reply.finish), "p": "a"}, "messageStop")
+    yield StreamEvent({**_converse_metadata(reply), "p": "ab"}, "metadata")
+
+
+def converse_overflow(tokens: int, window_tokens: int) -> Item:
+    words = f"prompt is too long: {tokens} tokens > {window_tokens} maximum"
+    return {"__type": "ValidationException", "message": f"The model returned the following errors: {words}"}
+
+
+def _converse_metadata(reply: WireReply) -> Item:
+    usage = {"inputTokens": reply.usage.input, "outputTokens": reply.usage.output + reply.usage.reasoning}
+    cached = {"cacheReadInputTokens": reply.usage.cache_read, "cacheWriteInputTokens": reply.usage.cache_write}
+    return {"usage": {**usage, "totalTokens": reply.usage.context, **cached}, "metrics": {"latencyMs": 1}}
+
+
+def _converse_blocks(reply: WireReply) -> list[Item]:
+    say = reply.say
+    thought = {"reasoningContent": {"reasoningText": {"text": say.reasoning, "signature": say.signature}}}
+    calls = [
+        {"toolUse": {"toolUseId": f"tooluse_{reply.number}_{index}", "name": name, "input": arguments}}
+        for index, (name, arguments) in enumerate(say.calls)
+    ]
+    return [*([thought] if say.reasoning else []), *([{"text": say.text}] if say.text else []), *calls]
+
+
+def _converse_deltas(block: Item) -> Iterator[Item]:
+    if "toolUse" in block:
+        text = _json(block["toolUse"]["input"]) if block["toolUse"]["input"] else ""
+        yield from ({"toolUse": {"input": piece}} for piece in split_text(text))
+    elif "reasoningContent" in block:
+        thought = block["reasoningContent"]["reasoningText"]
+        yield from ({"reasoningContent": {"text": piece}} for piece in split_text(thought["text"]))
+        yield {"reasoningContent": {"signature": thought["signature"]}}
+    else:
+        yield from ({"text": piece} for piece in split_text(block["text"]))
+
+
 REPLY_WRITERS = {
     OPENAI_CHAT.name: ReplyWriter(chat_body, chat_events, chat_overflow),
     OPENAI_RESPONSES.name: ReplyWriter(responses_body, responses_events, responses_overflow),
     ANTHROPIC_MESSAGES.name: ReplyWriter(anthropic_body, anthropic_events, anthropic_overflow),
     GEMINI.name: ReplyWriter(gemini_body, gemini_events, gemini_overflow),
+    CONVERSE.name: ReplyWriter(converse_body, converse_events, converse_overflow),
 }
