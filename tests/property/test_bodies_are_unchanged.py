@@ -37,6 +37,7 @@ PATHS = {
     "openai-responses": "/v1/responses",
     "anthropic-messages": "/v1/messages",
     "gemini": "/v1beta/models/some-model:generateContent",
+    "bedrock-converse": "/model/some-model/converse",
 }
 each_wire = pytest.mark.parametrize("wire", FORMATS, ids=lambda wire: wire.name)
 

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from infold.formats.registry import ANTHROPIC_MESSAGES, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
+from infold.formats.registry import ANTHROPIC_MESSAGES, CONVERSE, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
 
 Item: TypeAlias = dict[str, Any]
 Group: TypeAlias = Callable[[int], list[Item]]
@@ -332,15 +332,90 @@ _GEMINI: tuple[Group, ...] = (
     lambda _: [_content("critic", {"text": "Hm."})],
 )
 
+# Bedrock's Converse.
+
+
+def _converse(role: str, *blocks: Item, **fields: object) -> Item:
+    return {"role": role, "content": [*blocks], **fields}
+
+
+def _tool_use(call_id: str, **fields: object) -> Item:
+    return {"toolUse": {"toolUseId": call_id, "name": "bash", "input": {"command": "ls"}, **fields}}
+
+
+def _used(call_id: str, *content: Item, **fields: object) -> Item:
+    return {"toolResult": {"toolUseId": call_id, "content": [*(content or ({"text": "done"},))], **fields}}
+
+
+def _reasons(n: int) -> Item:
+    return {"reasoningContent": {"reasoningText": {"text": f"Hm {n}.", "signature": f"c2ln{n}"}}}
+
+
+_POINT: Item = {"cachePoint": {"type": "default", "ttl": "1h"}}
+
+_CONVERSE: tuple[Group, ...] = (
+    lambda n: [_converse("user", {"text": f"Go on {n}."})],
+    lambda _: [_converse("user", {"text": ""})],
+    lambda _: [_converse("user")],
+    lambda _: [{"role": "user", "content": None}],
+    lambda n: [_converse("user", {"hologram": {"depth": n}})],
+    lambda n: [_converse("user", {"text": f"Marked {n}."}, _POINT, x_new=n)],
+    lambda _: [_converse("user", _POINT)],
+    lambda _: [_converse("user", {"image": {"format": "png", "source": {"bytes": PIXEL}}}, {"text": "See."})],
+    lambda _: [_converse("user", {"document": {"name": "a", "source": {"text": "Read."}, "format": "txt"}})],
+    lambda _: [_converse("user", {"video": {"format": "mp4", "source": {"s3Location": {"uri": "s3://a/b"}}}})],
+    lambda n: [_converse("user", {"guardContent": {"text": {"text": f"Mind {n}.", "qualifiers": ["query"]}}})],
+    lambda _: [_converse("user", {"searchResult": {"source": "s", "title": "t", "content": [{"text": "x"}]}})],
+    lambda n: [_converse("assistant", {"text": f"Done {n}."})],
+    lambda _: [_converse("assistant")],
+    lambda n: [_converse("assistant", _reasons(n))],
+    lambda n: [_converse("assistant", _reasons(n), {"text": "So."}, _POINT)],
+    lambda n: [_converse("assistant", {"reasoningContent": {"redactedContent": f"eA{n}=="}}, {"text": "So."})],
+    lambda n: [_converse("assistant", {"citationsContent": {"content": [{"text": f"See {n}."}], "citations": []}})],
+    lambda n: [_converse("assistant", _tool_use(f"pair-{n}", type="server_tool_use"), _used(f"pair-{n}", type="x"))],
+    lambda n: (
+        [
+            _converse("assistant", {"pairUse": {"pairId": f"pair-{n}"}}),
+            _converse("user", {"pairResult": {"pairId": f"pair-{n}", "x": n}}),
+        ]
+    ),
+    lambda n: [_converse("assistant", _reasons(n), _tool_use(f"c{n}")), _converse("user", _used(f"c{n}"), _POINT)],
+    lambda n: (
+        [
+            _converse("assistant", _tool_use(f"c{n}a"), _tool_use(f"c{n}b")),
+            _converse("user", _used(f"c{n}b", {"json": {"n": n}}), _used(f"c{n}a", status="error"), {"text": "Both."}),
+        ]
+    ),
+    lambda n: (
+        [
+            _converse("assistant", _tool_use(f"c{n}")),
+            _converse("user", {"text": "Wait."}),
+            _converse("user", _used(f"c{n}")),
+        ]
+    ),
+    lambda _: (
+        [
+            _converse("assistant", _tool_use("again")),
+            _converse("user", _used("again", {"image": {"format": "png", "source": {"bytes": PIXEL}}}, {"new": 1})),
+        ]
+    ),
+    lambda _: [_converse("user", {"toolResult": {"toolUseId": "answers-nothing", "content": None}})],
+    lambda _: [_converse("system", {"text": "Mind the tide."})],
+    lambda n: [_converse("system", {"toolAddition": {"tool": {"name": f"x{n}"}}})],
+    lambda n: [_converse("critic", {"verdict": n})],
+)
+
 ODD_GROUPS: dict[str, tuple[Group, ...]] = {
     OPENAI_CHAT.name: _CHAT,
     OPENAI_RESPONSES.name: _RESPONSES,
     ANTHROPIC_MESSAGES.name: _ANTHROPIC,
     GEMINI.name: _GEMINI,
+    CONVERSE.name: _CONVERSE,
 }
 _SAID: dict[str, Callable[[str], list[Item]]] = {
     OPENAI_CHAT.name: lambda text: [_chat("user", text)],
     OPENAI_RESPONSES.name: lambda text: [_message("user", text)],
     ANTHROPIC_MESSAGES.name: lambda text: [_chat("user", text)],
     GEMINI.name: lambda text: [_content("user", {"text": text})],
+    CONVERSE.name: lambda text: [_converse("user", {"text": text})],
 }

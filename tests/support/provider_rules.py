@@ -9,6 +9,7 @@ from itertools import groupby, pairwise
 from infold.formats.codec import Item, as_dict, id_field, text_field
 from infold.formats.registry import WireFormat
 from infold.testing.anthropic_rules import PairingStep, anthropic_problems, repeated, unpaired
+from infold.testing.converse_rules import converse_problems
 
 
 def problems(wire: WireFormat, items: Sequence[object]) -> tuple[str, ...]:
@@ -165,4 +166,5 @@ _PROBLEMS: dict[str, Callable[[Sequence[object]], tuple[str, ...]]] = {
     "openai-responses": responses_problems,
     "anthropic-messages": anthropic_problems,
     "gemini": gemini_problems,
+    "bedrock-converse": converse_problems,
 }

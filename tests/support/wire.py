@@ -11,7 +11,7 @@ import msgspec
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from infold.formats.registry import ANTHROPIC_MESSAGES, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
+from infold.formats.registry import ANTHROPIC_MESSAGES, CONVERSE, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
 
 Item: TypeAlias = dict[str, Any]
 
@@ -122,9 +122,15 @@ def gemini_histories() -> st.SearchStrategy[WireHistory]:
     return st.one_of(_histories(GEMINI, _gemini), _histories(GEMINI, _gemini_without_ids))
 
 
+def converse_histories() -> st.SearchStrategy[WireHistory]:
+    """Histories as messages of Bedrock's Converse, with cache points."""
+    return _histories(CONVERSE, _converse)
+
+
 def wire_histories() -> st.SearchStrategy[WireHistory]:
-    """Histories of all four formats."""
-    return st.one_of(chat_histories(), responses_histories(), anthropic_histories(), gemini_histories())
+    """Histories of all five formats."""
+    anthropics = st.one_of(anthropic_histories(), converse_histories())
+    return st.one_of(chat_histories(), responses_histories(), anthropics, gemini_histories())
 
 
 @st.composite
@@ -195,6 +201,26 @@ def _anthropic(turn: _Turn, extra: Item) -> list[Item]:
 def _tool_result(call: _Call, cached: Item) -> Item:
     content = [{"type": "text", "text": call.output}] if cached else call.output
     return {"type": "tool_result", "tool_use_id": call.id, "content": content, "is_error": call.is_error, **cached}
+
+
+def _converse(turn: _Turn, extra: Item) -> list[Item]:
+    image = {"image": {"format": "png", "source": {"bytes": PIXEL}}}
+    point = [{"cachePoint": {"type": "default"}}] if extra else []
+    blocks = [*([image] if turn.has_image else []), {"text": turn.asked}, *point]
+    items: list[Item] = [{"role": "user", "content": blocks, **extra}]
+    for step in turn.steps:
+        thinking = {"reasoningContent": {"reasoningText": {"text": step.thinking, "signature": "c2ln"}}}
+        said = [*([thinking] if step.thinking else []), *([{"text": step.text}] if step.text else [])]
+        uses = [{"toolUse": {"toolUseId": call.id, "name": call.tool, "input": call.arguments}} for call in step.calls]
+        items.append({"role": "assistant", "content": [*said, *uses]})
+        items.append({"role": "user", "content": [*(_converse_result(call) for call in step.calls), *point]})
+    return [*items, {"role": "assistant", "content": [{"text": turn.answer}]}]
+
+
+def _converse_result(call: _Call) -> Item:
+    status = "error" if call.is_error else "success"
+    content = [{"json": {"output": call.output}}] if call.is_error else [{"text": call.output}]
+    return {"toolResult": {"toolUseId": call.id, "content": content, "status": status}}
 
 
 def _gemini(turn: _Turn, extra: Item) -> list[Item]:

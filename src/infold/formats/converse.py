@@ -39,6 +39,7 @@ from infold.formats.codec import (
     arguments_text,
     as_dict,
     block_list,
+    content_slots,
     count,
     decode_each,
     decode_item,
@@ -113,11 +114,15 @@ def _join_items(before: Item, first: Item, second: Item) -> Item | None:
     """Join two items of one role: in a user's, results first, in the order of the calls before; in a reply, reasoning first."""
     if first.get("role") != second.get("role"):
         return None
-    blocks = [*block_list(first.get("content"), "content"), *block_list(second.get("content"), "content")]
+    blocks = [*_as_blocks(first.get("content")), *_as_blocks(second.get("content"))]
     calls = [id_field(as_dict(block["toolUse"]), "toolUseId") for block in _blocks_of(before) if "toolUse" in block]
     places = {call_id: place for place, call_id in enumerate(calls)}
     content = _without_leading_points(sorted(blocks, key=lambda block: _place(as_dict(block), places)))
     return {**second, **first, "content": content}
+
+
+def _as_blocks(content: object) -> Sequence[Any]:
+    return [{"text": content}] if isinstance(content, str) else block_list(content, "content")
 
 
 def _place(block: Item, places: Mapping[str, int]) -> int:
@@ -135,35 +140,37 @@ def _without_leading_points(blocks: list[Any]) -> list[Any]:
 
 
 def _message(item: Item, message_id: MessageId, pairing: Pairing) -> Message:
-    role, content = item.get("role"), item.get("content")
+    role = item.get("role")
     if not isinstance(role, str):
         raise MalformedError("it has no role", remedy=f"give a role, one of {', '.join(ROLES)}")
-    if isinstance(content, str):
-        raise MalformedError("its content is text", remedy='give blocks, such as [{"text": …}]')
     parts = decode_item(_CODEC, item, pairing, message_id)
     if role == "assistant":
         return AssistantMessage(message_id, parts)
     if role == "system":
         return SystemMessage(message_id, parts)
-    is_all_results = bool(content) and all(
-        "toolResult" in block or CACHE_POINT in block for block in map(dict_or_empty, block_list(content, "content"))
+    blocks = _blocks_of(item)
+    is_all_results = any("toolResult" in block for block in blocks) and all(
+        "toolResult" in block or CACHE_POINT in block for block in blocks
     )
     return ToolMessage(message_id, parts) if is_all_results else UserMessage(message_id, parts)
 
 
 def _slots(item: Item) -> Iterator[Slot]:
-    role = item["role"] if item.get("role") in ROLES else "user"
-    for index, block in enumerate(block_list(item.get("content"), "content")):
-        yield Slot(("content", index), role, as_dict(block))
+    if item["role"] in ROLES:
+        yield from content_slots(item, item["role"])
+    else:
+        yield Slot((), "opaque", item)
 
 
 def _parts(slot: Slot, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
     block, is_user = slot.value, slot.kind == "user"
-    if CACHE_POINT in block:
+    if CACHE_POINT in block and not isinstance(block, str):
         return ()
-    text = _text_in(block)
+    text = block if isinstance(block, str) else None if slot.kind == "opaque" else _text_in(block)
     if text is not None:
         return text_parts(text, is_user=is_user)
+    if slot.kind == "opaque":
+        return opaque_parts(block)
     call, result = dict_or_empty(block.get("toolUse")), dict_or_empty(block.get("toolResult"))
     if call and "type" not in call:
         tool = text_field(call, "name")
@@ -231,6 +238,8 @@ def _replace(slot: Slot, parts: tuple[Part | None, ...]) -> Any:
     block, text = slot.value, remaining_text(parts)
     if not any(parts):
         return GONE
+    if isinstance(block, str):
+        return text if text.strip() else GONE
     if "toolUse" in block:
         return {**block, "toolUse": {**as_dict(block["toolUse"]), "input": arguments_object(text)}}
     if "toolResult" in block and isinstance(parts[0], ToolResultPart):
@@ -252,18 +261,17 @@ def _replace_text(slot: Slot, text: str) -> Any:
         return {**block, "document": {**document, "source": {"text": text}}}
     if "text" in block:
         return {**block, "text": text}
-    is_whole = slot.kind != "user" and "citationsContent" not in block
-    return block if is_whole else {"text": text}
+    is_whole = slot.kind not in ("user", "opaque") and "citationsContent" not in block
+    return block if is_whole else _as_text(slot, text)
 
 
 def _as_text(slot: Slot, text: str) -> Item:
-    del slot
-    return {"text": text}
+    return {"text": text} if slot.path else {"role": "user", "content": [{"text": text}]}
 
 
 def _tidy(item: Item) -> Item | None:
     """Leave out an item without content, and cache points that follow nothing; put results first."""
-    content = _without_leading_points(list(item.get("content") or ()))
+    content = _without_leading_points(list(_as_blocks(item.get("content"))))
     if item.get("role") == "user":
         content.sort(key=lambda block: "toolResult" not in as_dict(block))
     return {**item, "content": content} if content else None
@@ -367,6 +375,16 @@ def shared_fields(body: Mapping[str, Any], fields: Item) -> Item:
         kept["inferenceConfig"] = body["inferenceConfig"]
     effort = dict_or_empty(body.get("outputConfig")).get("effort")
     return kept if effort is None else {**kept, "outputConfig": {"effort": effort}}
+
+
+def alternate(items: Sequence[object]) -> list[object]:
+    """Return messages with neighbours of one role joined."""
+    joined: list[Any] = []
+    for item in items:
+        before = as_dict(joined[-2]) if len(joined) > 1 else {}
+        together = _join_items(before, as_dict(joined[-1]), as_dict(item)) if joined else None
+        joined[-1:] = [*joined[-1:], item] if together is None else [together]
+    return joined
 
 
 def without_reasoning(items: Sequence[object]) -> list[object]:

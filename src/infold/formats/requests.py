@@ -210,9 +210,11 @@ def summary_body(wire: WireFormat, body: Body, request: SummaryRequest, shown: S
             wire.name
         )
         fields = fields if shared is None else shared(body, fields)
-        return {**kept, wire.items_field: [*shown, *items], **fields}
+        history = converse.alternate([*shown, *items]) if wire is CONVERSE else [*shown, *items]
+        return {**kept, wire.items_field: history, **fields}
     if request.messages[1:]:
         history = [*without_bound_thinking(wire, tuple(dropwhile(_is_system, shown))), *items]
+        history = converse.alternate(history) if wire is CONVERSE else history
         kept.pop("system_instruction", None)
         return {**kept, **wire.with_system(request.system, history), **fields}
     route = {name: body[name] for name in ("model", "anthropic_version", "anthropic_beta") if name in body}

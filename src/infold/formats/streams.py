@@ -234,8 +234,9 @@ def _framed_event(headers: bytes, payload: bytes) -> SseEvent | None:
         error = {"type": "api_error", "message": str(body.get("message") or body.get("originalMessage") or "")}
         return SseEvent(json_text({"type": "error", "error": error}), "error")
     named = _EVENT_TYPE.search(headers)
-    if "bytes" not in body and named is not None:
-        return SseEvent(payload.decode("utf-8", "replace"), named[2].decode()[: int.from_bytes(named[1])])
+    name = named[2].decode()[: int.from_bytes(named[1])] if named else "chunk"
+    if name != "chunk":
+        return SseEvent(payload.decode("utf-8", "replace"), name)
     try:
         return SseEvent(b64decode(str(body["bytes"]), validate=True).decode("utf-8", "replace"))
     except (KeyError, ValueError):

@@ -15,7 +15,15 @@ from infold.core.messages import (
     calls_of,
 )
 from infold.formats.pairing import OpenCall, Pairing, name_key
-from infold.formats.registry import ANTHROPIC_MESSAGES, FORMATS, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
+from infold.formats.registry import (
+    ANTHROPIC_MESSAGES,
+    CONVERSE,
+    FORMATS,
+    GEMINI,
+    OPENAI_CHAT,
+    OPENAI_RESPONSES,
+    WireFormat,
+)
 
 SKILL = "## Context\n<system-reminder>x</system-reminder>\nYou MUST do all of the above in a single message."
 
@@ -39,6 +47,8 @@ def said(wire: WireFormat, *texts: str) -> dict[str, Any]:
     """A user's item with a block for each text."""
     if wire is GEMINI:
         return {"role": "user", "parts": [{"text": text} for text in texts]}
+    if wire is CONVERSE:
+        return {"role": "user", "content": [{"text": text} for text in texts]}
     kind = "input_text" if wire is OPENAI_RESPONSES else "text"
     return {"role": "user", "content": [{"type": kind, "text": text} for text in texts]}
 
@@ -56,6 +66,10 @@ def launched(wire: WireFormat, *outputs: str) -> Items:
     if wire is ANTHROPIC_MESSAGES:
         calls = [{"type": "tool_use", "id": name, "name": "Skill", "input": {}} for name in ids]
         told = [{"type": "tool_result", "tool_use_id": i, "content": o} for i, o in pairs]
+        return [{"role": "assistant", "content": calls}, {"role": "user", "content": told}]
+    if wire is CONVERSE:
+        calls = [{"toolUse": {"toolUseId": name, "name": "Skill", "input": {}}} for name in ids]
+        told = [{"toolResult": {"toolUseId": i, "content": [{"text": o}]}} for i, o in pairs]
         return [{"role": "assistant", "content": calls}, {"role": "user", "content": told}]
     if wire is OPENAI_RESPONSES:
         calls = [{"type": "function_call", "call_id": name, "name": "Skill", "arguments": "{}"} for name in ids]

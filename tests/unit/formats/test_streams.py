@@ -19,6 +19,7 @@ from infold.formats.openai_chat import ChatReply
 from infold.formats.overflow import Overflow, recognise
 from infold.formats.registry import (
     ANTHROPIC_MESSAGES,
+    CONVERSE,
     FORMATS,
     GEMINI,
     OPENAI_CHAT,
@@ -48,6 +49,7 @@ BODIES: dict[str, Callable[[WireReply], dict[str, Any]]] = {
     OPENAI_RESPONSES.name: wire_replies.responses_body,
     ANTHROPIC_MESSAGES.name: wire_replies.anthropic_body,
     GEMINI.name: wire_replies.gemini_body,
+    CONVERSE.name: wire_replies.converse_body,
 }
 
 
@@ -56,6 +58,7 @@ EVENTS: dict[str, Callable[[WireReply], Iterator[StreamEvent]]] = {
     OPENAI_RESPONSES.name: wire_replies.responses_events,
     ANTHROPIC_MESSAGES.name: wire_replies.anthropic_events,
     GEMINI.name: wire_replies.gemini_events,
+    CONVERSE.name: wire_replies.converse_events,
 }
 
 

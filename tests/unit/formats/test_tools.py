@@ -46,6 +46,13 @@ def closed(**properties: Any) -> dict[str, Any]:
     }
 
 
+def schema(tool: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a tool's arguments, in any format."""
+    named = tool.get("function") or tool.get("toolSpec") or tool
+    found: dict[str, Any] = named.get("parameters") or named.get("input_schema") or named["inputSchema"]["json"]
+    return found
+
+
 TEXT = {"type": "string", "description": "What to write."}
 
 
@@ -67,7 +74,7 @@ def test_a_tool_is_what_the_sdk_takes(format_name: str, kind: type) -> None:
     assert TypeAdapter[object](kind).validate_python(tool) == tool
 
 
-def test_the_four_shapes() -> None:
+def test_the_five_shapes() -> None:
     """B23: the same tool as each provider wants it."""
     named = {"name": "edit", "description": "Changes a file."}
     bare = {key: value for key, value in EDIT.parameters.items() if key != "additionalProperties"}
@@ -79,6 +86,7 @@ def test_the_four_shapes() -> None:
         {"type": "function", **named, "parameters": EDIT.parameters, "strict": True}
     ]
     assert tool_items("anthropic-messages", [EDIT]) == [{**named, "input_schema": EDIT.parameters}]
+    assert tool_items("bedrock-converse", [EDIT]) == [{"toolSpec": {**named, "inputSchema": {"json": EDIT.parameters}}}]
     assert tool_items("gemini", [EDIT, EDIT]) == [{"functionDeclarations": [{**named, "parameters": bare}] * 2}]
 
 
@@ -91,9 +99,7 @@ def test_no_tools_are_none(format_name: str) -> None:
 @pytest.mark.parametrize("format_name", NAMES)
 def test_each_caller_gets_a_tool_of_its_own(format_name: str) -> None:
     """B25: what one caller changes in its tool is in no other's."""
-    tool = tool_item(format_name, EDIT)
-    function = tool.get("function", tool)
-    (function.get("parameters") or function["input_schema"])["properties"].clear()
+    schema(tool_item(format_name, EDIT))["properties"].clear()
 
     assert EDIT.parameters["properties"]
 
@@ -190,12 +196,11 @@ def test_gemini_gets_a_function_declaration() -> None:
 def test_the_arguments_are_one_query(format_name: str) -> None:
     """B6: in every format the tool demands a query, a text, and nothing else."""
     tool = recall_tool(format_name)
-    function = tool.get("function", tool)
-    schema = function.get("parameters") or function["input_schema"]
+    named, arguments = tool.get("function") or tool.get("toolSpec") or tool, schema(tool)
 
-    assert function["name"] == RECALL_TOOL_NAME
-    assert schema["required"] == list(schema["properties"]) == ["query"]
-    assert schema["properties"]["query"]["type"] == "string"
+    assert named["name"] == RECALL_TOOL_NAME
+    assert arguments["required"] == list(arguments["properties"]) == ["query"]
+    assert arguments["properties"]["query"]["type"] == "string"
 
 
 def test_each_caller_gets_a_recall_tool_of_its_own() -> None:
@@ -225,7 +230,7 @@ def test_recall_needs_a_known_format(format_name: str) -> None:
 def offering(format_name: str, name: str) -> list[Any]:
     """The tools of a request, with one of that name among them."""
     tool = recall_tool(format_name)
-    tool.get("function", tool)["name"] = name
+    (tool.get("function") or tool.get("toolSpec") or tool)["name"] = name
     return [{"functionDeclarations": [{"name": "bash"}, tool]}] if format_name == "gemini" else [{"name": "bash"}, tool]
 
 

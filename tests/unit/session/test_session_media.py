@@ -72,6 +72,14 @@ ATTACHED: dict[str, Item] = {
             {"text": "Look."},
         ],
     },
+    "bedrock-converse": {
+        "role": "user",
+        "content": [
+            {"image": {"format": "png", "source": {"bytes": b64(PICTURE)}}},
+            {"document": {"format": "pdf", "name": "paper", "source": {"bytes": PAPER}}},
+            {"text": "Look."},
+        ],
+    },
 }
 each_wire = pytest.mark.parametrize("wire", FORMATS, ids=lambda wire: wire.name)
 
