@@ -669,24 +669,23 @@ def encode_view(
 ) -> list[object]:
     """Return the view as wire items: sources where nothing changed, patched copies, new items for infold's own messages.
 
-    `join` may join two neighbours, given the item before them; it is called only if they were not neighbours before.
+    `join` may join two neighbours, given the item before them; it is called only if one of them is infold's own message.
     `origins` is filled in with the sources of the items.
     """
     places = {message.id: place for place, message in enumerate(decoded.messages)}
     starts = list(accumulate(map(len, decoded.sources), initial=0))
     items: list[_Sourced] = []
-    following = 0
+    is_own = False
     for message in view:
         place = places.get(message.id)
-        was_following, following = following, -1 if place is None else place + 1
+        was_own, is_own = is_own, place is None
         if place is None:
             encoded = [_Sourced(item, None) for item in _encode_new(codec, message, decoded)]
         elif message is decoded.messages[place] or message.parts == decoded.messages[place].parts:
             encoded = list(map(_Sourced, decoded.sources[place], range(starts[place], starts[place + 1])))
         else:
             encoded = _encode_changed(codec, message, decoded, place, starts[place])
-        following = following if encoded else -1
-        if join is not None and place != was_following:
+        if join is not None and (is_own or was_own):
             encoded = _join_neighbours(items, encoded, join)
         items += encoded
     for item, number in items:

@@ -1,12 +1,13 @@
 """Bedrock's Converse: one item is one message, its content blocks with one field each, which names their kind.
 
-Roles alternate, so a message of infold's own joins a neighbour of its role. Results must be in the user message after their
+Roles alternate, so in a view that infold changed neighbours of one role are joined. Results must be in the user message after their
 calls. Reasoning is signed and sent back untouched. A cache point is a block of its own that clients move on with each request:
 it belongs to no part, and is left out only if nothing is left for it to follow. Media are bytes in the SDK, base64 on the wire.
 """
 
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
+from operator import is_
 from typing import Any
 
 from infold.core.ledger import TOOL_STATE
@@ -45,6 +46,7 @@ from infold.formats.codec import (
     decode_item,
     dict_or_empty,
     dicts_in,
+    encode_like,
     encode_view,
     finish_named,
     has_count,
@@ -107,7 +109,20 @@ def decode(items: Sequence[object], *, first: int = 0, pairing: Pairing | None =
 
 def encode(view: Sequence[Message], decoded: Decoded) -> list[object]:
     """Return the view as messages; untouched ones are the caller's own objects."""
-    return encode_view(_CODEC, anthropic.place_state(with_user_first(view)), decoded, join=_join_items)
+    items = encode_view(_CODEC, anthropic.place_state(with_user_first(view)), decoded)
+    given = [source for sources in decoded.sources for source in sources]
+    is_unchanged = len(items) == len(given) and all(map(is_, items, given))
+    return items if is_unchanged else alternate(items)
+
+
+def alternate(items: Sequence[object]) -> list[object]:
+    """Return messages with neighbours of one role joined."""
+    joined: list[Any] = []
+    for item in items:
+        before = as_dict(joined[-2]) if len(joined) > 1 else {}
+        together = _join_items(before, as_dict(joined[-1]), as_dict(item)) if joined else None
+        joined[-1:] = [*joined[-1:], item] if together is None else [encode_like(joined[-1], together)]
+    return joined
 
 
 def _join_items(before: Item, first: Item, second: Item) -> Item | None:
@@ -375,16 +390,6 @@ def shared_fields(body: Mapping[str, Any], fields: Item) -> Item:
         kept["inferenceConfig"] = body["inferenceConfig"]
     effort = dict_or_empty(body.get("outputConfig")).get("effort")
     return kept if effort is None else {**kept, "outputConfig": {"effort": effort}}
-
-
-def alternate(items: Sequence[object]) -> list[object]:
-    """Return messages with neighbours of one role joined."""
-    joined: list[Any] = []
-    for item in items:
-        before = as_dict(joined[-2]) if len(joined) > 1 else {}
-        together = _join_items(before, as_dict(joined[-1]), as_dict(item)) if joined else None
-        joined[-1:] = [*joined[-1:], item] if together is None else [together]
-    return joined
 
 
 def without_reasoning(items: Sequence[object]) -> list[object]:

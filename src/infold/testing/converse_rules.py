@@ -55,12 +55,16 @@ class ConverseRules:
 def converse_problems(items: Sequence[object]) -> tuple[str, ...]:
     """Return what Converse would refuse in these messages; empty if they may be sent."""
     plains = [as_dict(item) for item in items]
-    spoken = [(place, item.get("role")) for place, item in enumerate(plains) if item.get("role") != "system"]
+    roles = [item.get("role") for item in plains]
     steps = [_step(place, item) for place, item in enumerate(plains) if item.get("role") != "system"]
     return (
         *(() if plains else ("there is no message",)),
-        *(["the conversation does not start with a user message"] if spoken[:1] and spoken[0][1] != "user" else []),
-        *(f"item {place}: roles do not alternate" for (_, one), (place, other) in pairwise(spoken) if one == other),
+        *(["the conversation does not start with a user message"] if roles[:1] == ["assistant"] else []),
+        *(
+            f"item {place}: roles do not alternate"
+            for place, (one, other) in enumerate(pairwise(roles), 1)
+            if one == other
+        ),
         *(problem for place, item in enumerate(plains) for problem in _blanks(place, item)),
         *unpaired(steps),
         *repeated((call for step in steps for call in step.calls), "toolUseId"),

@@ -65,9 +65,9 @@ class AsyncWrappedClient(httpx2.AsyncClient):
         self.inner = inner
 
 
-def http_client_of(client: object) -> httpx2.Client | httpx2.AsyncClient:
+def http_client_of(client: object, name: str = "_client") -> httpx2.Client | httpx2.AsyncClient:
     """Return the HTTP client of an SDK client, without an earlier wrap; raise `UsageError` if it is of another library."""
-    inner = getattr(client, "_client", None)
+    inner = getattr(client, name, None)
     inner = inner.inner if isinstance(inner, WrappedClient | AsyncWrappedClient) else inner
     if not isinstance(inner, httpx2.Client | httpx2.AsyncClient):
         raise UsageError(

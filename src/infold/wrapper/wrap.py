@@ -2,10 +2,11 @@
 
 The client's own HTTP transport is wrapped: what the SDK sends is parsed, made to fit and sent on; what comes back is passed on as
 it arrives and recorded. A refusal for size is recovered once, inside the request. What infold cannot manage is sent as it is.
-Works for the clients of OpenAI (chat completions, Responses) and of Anthropic (Messages, also on Bedrock with an API key and on
-Vertex), sync and async, streamed or not.
+Works for the clients of OpenAI (chat completions, Responses), of Anthropic (Messages, also on Bedrock with an API key and on
+Vertex) and of Google (google-genai), sync and async, and for boto3's client of Bedrock (Converse), streamed or not.
 """
 
+from functools import partial
 from importlib import import_module
 from typing import Any, TypeVar, cast
 
@@ -17,9 +18,13 @@ from infold.wiring import open_store
 Client = TypeVar("Client")
 
 _SYNC = ("OpenAI", "Anthropic", "AnthropicBedrock", "AnthropicBedrockMantle", "AnthropicVertex")
-KNOWN = (*_SYNC, *(f"Async{name}" for name in _SYNC))
+_COPIED = {"BedrockRuntime": "wrap_boto3", "Client": "wrap_google"}
+"""Clients that are copied, and by what; boto3 makes the class of its clients, google-genai's has the name of many others."""
+_EXTRAS = {"BedrockRuntime": "bedrock", "Client": "google"}
+_GOOGLE = "google.genai"
+KNOWN = (*_SYNC, *(f"Async{name}" for name in _SYNC), "google-genai", "boto3 (bedrock-runtime)")
 
-TRANSPORT = "infold.wrapper.transport"
+TRANSPORT, CLIENTS = "infold.wrapper.transport", "infold.wrapper.clients"
 """Imported when a client is wrapped, so that `infold.wrap` can be imported without the SDKs' HTTP library."""
 
 
@@ -38,25 +43,37 @@ def wrap(
     is each request's own unless they name one, and writes the summaries unless they name another summariser. Wrapping again
     replaces the earlier wrap. Raise `UsageError` for a client of another kind, or one whose SDK is too old.
     """
-    with_options = getattr(client, "with_options", None)
-    kind = next((kind.__name__ for kind in type(client).__mro__ if kind.__name__ in KNOWN), "")
-    if not kind or with_options is None:
+    kind = _kind_of(client)
+    if not kind:
         raise UsageError(f"cannot wrap {kind_of(client)}; pass a client of {', '.join(KNOWN)}")
-    transport = _import_transport(kind)
-    inner = transport.http_client_of(client)
+    transport = _import(TRANSPORT, kind)
+    inner = None if kind in _COPIED else transport.http_client_of(client)
     opened = open_store(store) if isinstance(store, str) else store
-    on_close = getattr(opened, "close", None) if isinstance(store, str) else None
-    http_client = transport.wrap_http_client(
-        inner, opened, settings or SessionSettings(), tenant=tenant, session=session, on_close=on_close
+    wrap_http = partial(
+        transport.wrap_http_client,
+        store=opened,
+        settings=settings or SessionSettings(),
+        tenant=tenant,
+        session=session,
+        on_close=getattr(opened, "close", None) if isinstance(store, str) else None,
     )
-    return cast(Client, with_options(http_client=http_client))
+    if kind in _COPIED:
+        return cast(Client, getattr(_import(CLIENTS, kind), _COPIED[kind])(client, wrap_http))
+    return cast(Client, cast(Any, client).with_options(http_client=wrap_http(inner)))
 
 
-def _import_transport(kind: str) -> Any:
+def _kind_of(client: object) -> str:
+    """Return the name of the class of clients that this one is of; empty if it cannot be wrapped."""
+    kinds = [kind for kind in type(client).__mro__ if kind.__name__ != "Client" or kind.__module__.startswith(_GOOGLE)]
+    known = (*_COPIED, *(KNOWN if hasattr(type(client), "with_options") else ()))
+    return next((kind.__name__ for kind in kinds if kind.__name__ in known), "")
+
+
+def _import(name: str, kind: str) -> Any:
     try:
-        return import_module(TRANSPORT)
+        return import_module(name)
     except ModuleNotFoundError as error:
-        extra = "anthropic" if "Anthropic" in kind else "openai"
+        extra = _EXTRAS.get(kind, "anthropic" if "Anthropic" in kind else "openai")
         raise UsageError(
             f"wrapping the {kind} needs {error.name}, which a current version of its SDK sends through; "
             f"pip install --upgrade 'infold[{extra}]'"
