@@ -1,8 +1,9 @@
 """Bedrock's Converse: one item is one message, its content blocks with one field each, which names their kind.
 
-Roles alternate, so in a view that infold changed neighbours of one role are joined. Results must be in the user message after their
-calls. Reasoning is signed and sent back untouched. A cache point is a block of its own that clients move on with each request:
-it belongs to no part, and is left out only if nothing is left for it to follow. Media are bytes in the SDK, base64 on the wire.
+Roles alternate, so in a view that infold changed neighbours of one role are joined. Results must be in the user message after
+their calls. Reasoning is signed and sent back untouched. A cache point is a block of its own that clients move on with each
+request: it belongs to no part, and is left out only if nothing is left for it to follow. Media are bytes in the SDK, base64 on
+the wire.
 """
 
 from base64 import b64encode
