@@ -175,7 +175,9 @@ def wrap_google(client: Client, wrap_http: WrapHttp) -> Client:
         arguments = {**(options.async_client_args or {}), "transport": later}
         options = options.model_copy(update={"async_client_args": arguments})
     # The original closes its HTTP clients when it is collected, so it must live as long as its copy.
-    sending = _copy(inner, _httpx_client=sync, _async_httpx_client=later, _http_options=options, _infold_original=client)
+    sending = _copy(
+        inner, _httpx_client=sync, _async_httpx_client=later, _http_options=options, _infold_original=client
+    )
     return _sent_through(client, inner, sending)
 
 
