@@ -142,12 +142,12 @@ def test_a_boto3_client_is_recovered_from_a_refusal(ask: Callable[..., Item]) ->
 
 
 def test_what_is_not_folded_is_sent_as_boto3_wrote_it() -> None:
-    """B30, B44: media and unknown fields of a request that fits are the SDK's own bytes; other operations are its own affair."""
+    """B30, B44: media and unknown fields of a request that fits are the SDK's own bytes; other operations are its own."""
     image = {"image": {"format": "png", "source": {"bytes": b"\x89PNG\x00"}}}
     sent: list[list[Item]] = []
-    for wrapping in (wrap, lambda client: client):
+    for is_wrapped in (True, False):
         with ScriptedServer() as server:
-            client = wrapping(boto3_client(server.url))
+            client = wrap(boto3_client(server.url)) if is_wrapped else boto3_client(server.url)
             reply = whole(client, messages=[{"role": "user", "content": [image, {"text": "What is it?"}]}])
             with pytest.raises(client.exceptions.ClientError):
                 client.count_tokens(modelId=CLAUDE, input={"converse": {"messages": []}})
@@ -272,22 +272,20 @@ CONFIG = types.GenerateContentConfig(tools=DECLARED, system_instruction="Be brie
 
 def google_whole(client: genai.Client, contents: list[types.Content]) -> types.Content | None:
     """The reply of `models.generate_content`."""
-    reply = client.models.generate_content(model="gemini-2.5-pro", contents=contents, config=CONFIG)  # type: ignore[arg-type]
+    reply = client.models.generate_content(model="gemini-2.5-pro", contents=contents, config=CONFIG)
     return reply.candidates[0].content if reply.candidates else None
 
 
 def google_streamed(client: genai.Client, contents: list[types.Content]) -> types.Content | None:
     """The reply of `models.generate_content_stream`."""
-    return joined(
-        list(client.models.generate_content_stream(model="gemini-2.5-pro", contents=contents, config=CONFIG))  # type: ignore[arg-type]
-    )
+    return joined(list(client.models.generate_content_stream(model="gemini-2.5-pro", contents=contents, config=CONFIG)))
 
 
 async def google_async(client: genai.Client, contents: list[types.Content]) -> types.Content | None:
     """The reply of `aio.models.generate_content_stream`."""
     stream = await client.aio.models.generate_content_stream(
         model="gemini-2.5-pro",
-        contents=contents,  # type: ignore[arg-type]
+        contents=contents,
         config=CONFIG,
     )
     return joined([chunk async for chunk in stream])
