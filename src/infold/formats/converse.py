@@ -131,9 +131,11 @@ def _join_items(before: Item, first: Item, second: Item) -> Item | None:
     if first.get("role") != second.get("role"):
         return None
     blocks = [*_as_blocks(first.get("content")), *_as_blocks(second.get("content"))]
-    calls = [id_field(as_dict(block["toolUse"]), "toolUseId") for block in _blocks_of(before) if "toolUse" in block]
+    calls = [
+        id_field(dict_or_empty(block["toolUse"]), "toolUseId") for block in _blocks_of(before) if "toolUse" in block
+    ]
     places = {call_id: place for place, call_id in enumerate(calls)}
-    content = _without_leading_points(sorted(blocks, key=lambda block: _place(as_dict(block), places)))
+    content = _without_leading_points(sorted(blocks, key=lambda block: _place(dict_or_empty(block), places)))
     return {**second, **first, "content": content}
 
 
@@ -146,12 +148,12 @@ def _place(block: Item, places: Mapping[str, int]) -> int:
         return -1
     if "toolResult" not in block:
         return len(places) + 1
-    return places.get(id_field(as_dict(block["toolResult"]), "toolUseId"), len(places))
+    return places.get(id_field(dict_or_empty(block["toolResult"]), "toolUseId"), len(places))
 
 
 def _without_leading_points(blocks: list[Any]) -> list[Any]:
     """Return blocks without the cache points that follow nothing."""
-    first = next((place for place, block in enumerate(blocks) if CACHE_POINT not in as_dict(block)), len(blocks))
+    first = next((place for place, block in enumerate(blocks) if CACHE_POINT not in dict_or_empty(block)), len(blocks))
     return blocks[first:]
 
 
@@ -225,7 +227,7 @@ def _other(block: Item) -> tuple[Part, ...]:
         if kind:
             return (_medium(kind, as_dict(holder[kind])),)
     change = dict_or_empty(block.get("toolAddition") or block.get("toolRemoval"))
-    return (_tool_change(block, as_dict(change.get("tool") or {})),) if change else opaque_parts(block)
+    return (_tool_change(block, dict_or_empty(change.get("tool"))),) if change else opaque_parts(block)
 
 
 def _medium(kind: str, medium: Item) -> Part:
@@ -289,7 +291,7 @@ def _tidy(item: Item) -> Item | None:
     """Leave out an item without content, and cache points that follow nothing; put results first."""
     content = _without_leading_points(list(_as_blocks(item.get("content"))))
     if item.get("role") == "user":
-        content.sort(key=lambda block: "toolResult" not in as_dict(block))
+        content.sort(key=lambda block: "toolResult" not in dict_or_empty(block))
     return {**item, "content": content} if content else None
 
 
