@@ -36,6 +36,7 @@ from infold.formats.codec import (
     Decoded,
     Item,
     MalformedError,
+    Origins,
     Slot,
     arguments_object,
     arguments_text,
@@ -108,21 +109,27 @@ def decode(items: Sequence[object], *, first: int = 0, pairing: Pairing | None =
     return decode_each(NAME, items, _message, first=first, pairing=pairing)
 
 
-def encode(view: Sequence[Message], decoded: Decoded) -> list[object]:
+def encode(view: Sequence[Message], decoded: Decoded, origins: Origins | None = None) -> list[object]:
     """Return the view as messages; untouched ones are the caller's own objects."""
-    items = encode_view(_CODEC, anthropic.place_state(with_user_first(view)), decoded)
+    items = encode_view(_CODEC, anthropic.place_state(with_user_first(view)), decoded, origins=origins)
     given = [source for sources in decoded.sources for source in sources]
     is_unchanged = len(items) == len(given) and all(map(is_, items, given))
-    return items if is_unchanged else alternate(items)
+    return items if is_unchanged else alternate(items, origins)
 
 
-def alternate(items: Sequence[object]) -> list[object]:
-    """Return messages with neighbours of one role joined."""
+def alternate(items: Sequence[object], origins: Origins | None = None) -> list[object]:
+    """Return messages with neighbours of one role joined; of their origins the first is kept."""
     joined: list[Any] = []
     for item in items:
         before = as_dict(joined[-2]) if len(joined) > 1 else {}
         together = _join_items(before, as_dict(joined[-1]), as_dict(item)) if joined else None
-        joined[-1:] = [*joined[-1:], item] if together is None else [encode_like(joined[-1], together)]
+        if together is None:
+            joined.append(item)
+            continue
+        one = encode_like(joined[-1], together)
+        if origins is not None:
+            origins[id(one)] = [number for old in (joined[-1], item) for number in origins.pop(id(old), ())][:1]
+        joined[-1] = one
     return joined
 
 
