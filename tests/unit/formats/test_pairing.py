@@ -177,7 +177,10 @@ def test_a_marked_text_can_be_altered(wire: WireFormat) -> None:
     decoded = wire.decode(items)
     *before, last = decoded.messages
     changed = type(last)(last.id, (*last.parts[:-1], TextPart("Stop.")))
-    assert wire.encode((*before, changed), decoded)[-1] == said(wire, SKILL, "Stop.")
+    sent: Any = wire.encode((*before, changed), decoded)[-1]
+    if wire is CONVERSE:  # where neighbours of one role become one
+        sent = {**sent, "content": sent["content"][1:]}
+    assert sent == said(wire, SKILL, "Stop.")
 
 
 HERE = MessageId("m4")
