@@ -154,6 +154,38 @@ def test_an_unchanged_request_comes_back_as_it_is(name: str) -> None:
     assert sum(number is None for number in ready.sources) <= 1
 
 
+def with_first_joined(items: Items) -> Items:
+    """A request as a framework stores it whose roles must alternate: two user items at its beginning are one."""
+    if [item["role"] for item in items[:2]] != ["user", "user"]:
+        return items
+    fold, words = items[:2]
+    return [{"role": "user", "content": [{"type": "text", "text": fold["content"]}, *words["content"]]}, *items[2:]]
+
+
+def test_a_fold_in_one_item_with_the_users_words_is_known() -> None:
+    """B43: a fold that a framework joined with the user's next message to one item is taken out of it; nothing is doubled."""
+    store = MemoryStore()
+    session = Session(store, "s", SessionSettings(window=4_000, format="anthropic-messages"))
+    history: Items = [{"role": "user", "content": [{"type": "text", "text": RULE}]}]
+    joined, count = 0, 1
+    for n in range(60):
+        words = {"type": "text", "text": f"go on {n} " + "word " * 100}
+        history += [reply("", f"done {n}"), {"role": "user", "content": [words]}]
+        count += 2
+        ready = session.prepare(history)
+        sent = json.dumps(ready.messages)
+        assert sent.count(CHECKPOINT_MARK) <= 1
+        assert all(sent.count(f"go on {m} ") <= 2 for m in range(n))  # in the tail, or in the fold
+        if len(history[0]["content"]) > 1 and 0 in ready.sources:
+            assert ready.sources.index(0) in ready.edited
+        history = with_first_joined(stored(ready.messages))
+        joined += len(history[0]["content"]) == 2
+
+    assert joined > 4
+    assert session.log.folded + len(session.log.live) == count
+    assert not entries_of(session, store, Amendment)
+
+
 def test_an_undone_fold_is_unfolded() -> None:
     """B43: after `undo`, a list with the fold in it gets back what the fold replaced."""
     session = Session(MemoryStore(), "s", SessionSettings(window=WINDOW))
