@@ -17,7 +17,7 @@ from infold.transcripts.record import RecordedSession
 from infold.transcripts.registry import read_transcript
 
 FOLDER = DATA / "summaries"
-SESSIONS = ("en", "de", "ja", "zh")
+SESSIONS = ("en", "de", "ja", "zh", "ops", "fr")
 
 KINDS = (
     "hallucinated-path",
