@@ -19,7 +19,14 @@ from tests.support.summaries import (
 
 from infold.core.messages import UserMessage, calls_of, results_of, text_of
 
-SCRIPTS = {"en": r"[a-z]", "de": r"[a-zäöüß]", "ja": r"[\u3040-\u30ff]", "zh": r"[\u4e00-\u9fff]"}
+SCRIPTS = {
+    "en": r"[a-z]",
+    "de": r"[a-zäöüß]",
+    "ja": r"[\u3040-\u30ff]",
+    "zh": r"[\u4e00-\u9fff]",
+    "ops": r"[a-z]",
+    "fr": r"[a-zàâçéèêîôû]",
+}
 """A character that a text in the language has often."""
 
 
@@ -30,7 +37,7 @@ def test_sessions_are_lawful(name: str) -> None:
     head, tail = session.head, session.tail
 
     assert session.name == name
-    assert 60 <= len(session.items) <= 120
+    assert 50 <= len(session.items) <= 120
     assert len(session.messages) == len(session.items)
     assert isinstance(tail[0], UserMessage)
     for half in (head, tail):
@@ -41,12 +48,12 @@ def test_sessions_are_lawful(name: str) -> None:
 
 @pytest.mark.parametrize("name", SESSIONS)
 def test_users_write_their_language(name: str) -> None:
-    """The sessions are in four languages."""
+    """The sessions are in five languages."""
     session = session_named(name)
     said = [text_of(message) for message in session.messages if isinstance(message, UserMessage)]
 
-    assert session.language == name
-    assert len(said) >= 8
+    assert session.language == ("en" if name == "ops" else name)
+    assert len(said) >= 6
     assert all(re.search(SCRIPTS[name], text) for text in said)
 
 
@@ -57,15 +64,15 @@ def test_every_file_is_read() -> None:
     assert {path.name for path in FOLDER.iterdir()} == expected
 
 
-def test_twenty_good_summaries() -> None:
-    """Each session has five, in its language, as lists and as paragraphs."""
+def test_good_summaries_have_many_forms() -> None:
+    """Each session has five or more, in its language, as lists, as paragraphs and in another form."""
     good = good_summaries()
 
-    assert Counter(summary.session for summary in good) == dict.fromkeys(SESSIONS, 5)
-    assert len({summary.id for summary in good}) == len({summary.text for summary in good}) == 20
+    assert min(Counter(summary.session for summary in good).values()) >= 5
+    assert len({summary.id for summary in good}) == len({summary.text for summary in good}) == len(good)
     for name in SESSIONS:
         own = [summary for summary in good if summary.session == name]
-        assert {"headed list", "paragraphs", "terse list"} < {summary.form for summary in own}
+        assert {"headed list", "paragraphs"} < {summary.form for summary in own}
         assert all(len(re.findall(SCRIPTS[name], summary.text)) > 40 for summary in own)
 
 
