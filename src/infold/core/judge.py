@@ -118,11 +118,12 @@ def judge(
     `replaced_tokens` and `answer_tokens` are in the session's own measure.
     """
     text = phrases.SCRATCHPAD.sub("", answer.text).strip()
-    shown = (*head, *tail)
+    words, shown = text.split(), (*head, *tail)
+    is_stuck = len(words) >= FEWEST_WORDS and len(set(words)) < LEAST_VARIED * len(words)
     fault: Fault | None = (
         plain_fault(answer)
         or ("too-large" if answer_tokens > LARGEST_SHARE * replaced_tokens else None)
-        or _stuck_fault(text)
+        or ("repetitive" if is_stuck else None)
         or _language_fault(text, shown, known)
         or _vague_fault(text, shown, known)
     )
@@ -131,7 +132,18 @@ def judge(
 
 def record_text(messages: Iterable[Message]) -> str:
     """Return all text, calls and results of messages, with call arguments as their values, not as JSON."""
-    return "\n".join(piece for message in messages for part in message.parts for piece in _pieces(part))
+    pieces: list[str] = []
+    for part in (part for message in messages for part in message.parts):
+        match part:
+            case TextPart():
+                pieces.append(part.text)
+            case ToolResultPart():
+                pieces += (part.tool, part.output)
+            case ToolCallPart():
+                pieces += (part.tool, part.arguments, *_strings(decode_arguments(part.arguments)))
+            case _:
+                pass
+    return "\n".join(pieces)
 
 
 def without_marks(text: str) -> str:
@@ -243,12 +255,6 @@ def _letters(text: str) -> dict[str, int]:
     return {**letters, "japanese": kana + han if is_japanese else 0, "chinese": 0 if is_japanese else han}
 
 
-def _stuck_fault(text: str) -> Fault | None:
-    """Reject a text that repeats one thing."""
-    words = text.split()
-    return "repetitive" if len(words) >= FEWEST_WORDS and len(set(words)) < LEAST_VARIED * len(words) else None
-
-
 def _vague_fault(text: str, shown: Sequence[Message], known: str) -> Fault | None:
     """Reject a text without any name or figure that is polite, or shares hardly a word with the conversation."""
     if re.search(r"\d|`|[A-Za-z]_[A-Za-z]|[a-z][A-Z]", text) or phrases.FILE.search(text):
@@ -288,25 +294,21 @@ class _Evidence:
         self.injected: list[frozenset[str]] = []
         self.changed: set[str] = set()
         self.commands: list[str] = []
-        self.delegates = False
+        self.delegates = self.restores = False
         self.values: dict[tuple[str, str], list[float]] = {}
-        self.failed_run = ""
+        self.failed_run = self.failed_output = ""
         self.passed: set[float] = set()
-        self._read(shown)
+        calls: dict[str, ToolCallPart] = {}
+        for message, part in ((message, part) for message in shown for part in message.parts):
+            if isinstance(part, ToolCallPart):
+                calls[part.call_id] = part
+            elif isinstance(part, ToolResultPart):
+                self._settle(calls.get(part.call_id), part)
+            elif isinstance(part, TextPart) and isinstance(message, AssistantMessage):
+                self.injected += [_subjects(one) for one in sentences(part.text) if phrases.INJECTED.search(one)]
         self.numbers = sorted({*_numbers(self.text), *_derived(self.text)})
         self.rules, self.revoked = _rules(self.users)
         self.aliases = self._find_aliases(shown)
-
-    def _read(self, shown: Sequence[Message]) -> None:
-        calls: dict[str, ToolCallPart] = {}
-        for message in shown:
-            for part in message.parts:
-                if isinstance(part, ToolCallPart):
-                    calls[part.call_id] = part
-                elif isinstance(part, ToolResultPart):
-                    self._settle(calls.get(part.call_id), part)
-                elif isinstance(part, TextPart) and isinstance(message, AssistantMessage):
-                    self.injected += [_subjects(one) for one in sentences(part.text) if phrases.INJECTED.search(one)]
 
     def _settle(self, call: ToolCallPart | None, result: ToolResultPart) -> None:
         """Take in what a call did: files, replaced values, test runs, and instructions in its output."""
@@ -322,6 +324,7 @@ class _Evidence:
             self._take_run(command, result.output, failed)
         if phrases.RESTORES.search(command):
             self.values.clear()
+            self.restores = True
         if failed:
             return
         for path, operation in file_operations(call, arguments, result.output):
@@ -330,7 +333,7 @@ class _Evidence:
             if operation == "written":
                 self.values = {key: values for key, values in self.values.items() if key[0] != path}
             if operation != "read":
-                self.changed.add(path.rsplit("/", 1)[-1].lower())
+                self.changed.add(f"/{path.lower()}")
             for name, before, after in _changed_numbers(arguments):
                 self.values.setdefault((path, name), [before]).append(after)
 
@@ -340,7 +343,8 @@ class _Evidence:
             return
         counts = ", ".join(phrases.RUN_COUNT.findall(lines[-1])) if lines else ""
         if failed or phrases.RUN_FAILS.search(counts):
-            self.failed_run = counts or "no counts given"
+            told = (line for line in output.splitlines() if phrases.NAMES_FAILURE.search(line))
+            self.failed_run, self.failed_output = counts or "no counts given", "\n".join((command, *told))
         elif lines:
             self.failed_run = ""
             self.passed.update(_numbers(counts))
@@ -356,7 +360,7 @@ class _Evidence:
         for (_, name), values in self.values.items():
             said = (word for word, numbers in near.items() if values[-1] in numbers and numbers & set(values[:-1]))
             humps = (hump.lower() for hump in phrases.HUMPS.findall(name))
-            for word in {*said, *humps} - phrases.TYPES - phrases.COMMON:
+            for word in {*said, *humps, name.lower()} - phrases.TYPES - phrases.COMMON:
                 if len(word) > 3 or word[0] > "\u3000":
                     found.setdefault(word, []).append(values)
         return found
@@ -389,15 +393,21 @@ class _Number(Struct, frozen=True):
 class _Finding(Struct, frozen=True):
     """What is known of a sentence: how many claims it makes, those that occur nowhere, and what the log knows better."""
 
-    claims: int = 0
-    invented: tuple[str, ...] = ()
-    facts: tuple[str, ...] = ()
+    sentence: str
+    claims: int
+    invented: tuple[str, ...]
+    facts: tuple[str, ...]
 
     @property
-    def note(self) -> str:
-        """What is added behind the sentence."""
+    def annotated(self) -> str:
+        """The sentence with a note in brackets behind it, in the last cell if it is the row of a table."""
         unknown = (f"{phrases.UNKNOWN}: {', '.join(self.invented)}",) if self.invented else ()
-        return "; ".join((*unknown, *self.facts))
+        note = "; ".join((*unknown, *self.facts))
+        if not note:
+            return self.sentence
+        bare = self.sentence.rstrip()
+        end = " |" if bare.endswith("|") else ""
+        return f"{bare.removesuffix('|').rstrip()} ({note}){end}{self.sentence[len(bare) :]}"
 
 
 def _check_sentences(text: str, shown: Sequence[Message], known: str) -> Verdict:
@@ -405,36 +415,38 @@ def _check_sentences(text: str, shown: Sequence[Message], known: str) -> Verdict
     evidence = _Evidence(shown, known)
     kept: list[str] = []
     removed: list[str] = []
-    found: list[tuple[str, _Finding]] = []
+    found: list[_Finding] = []
     section, in_code = "", False
     for line in text.splitlines():
         is_fence = line.lstrip().startswith("```")
         in_code ^= is_fence
-        if is_fence or in_code or not line.strip():
-            kept.append(line)
-            continue
-        if phrases.HEADING.match(line):
-            section = line
+        is_heading = not in_code and phrases.HEADING.match(line) is not None
+        section = line if is_heading else section
+        if is_fence or in_code or is_heading or not line.strip():
             kept.append(line)
             continue
         label = phrases.LABEL.match(line)
         place = f"{section} {label.group(1)}" if label else section
         left = ""
-        for sentence in _split(line):
+        for sentence in phrases.BREAK.sub("\\g<0>\0", line).split("\0"):
             injected = _injected_share(sentence, evidence)
             if injected >= REPEATED_SHARE:
                 removed.append(sentence.strip())
                 continue
-            finding = _examine(sentence, place, evidence, is_injected=injected >= INJECTED_SHARE)
-            found.append((sentence.strip(), finding))
-            left += _annotate(sentence, finding.note)
+            claims = _claims(sentence, place, evidence)
+            unknown = tuple(name for name, occurs in claims.items() if not occurs)
+            facts = tuple(_corrections(sentence, place, evidence))
+            if injected >= INJECTED_SHARE:
+                facts = (*facts, phrases.ONLY_OUTPUT)
+            found.append(_Finding(sentence, len(claims), unknown, facts))
+            left += found[-1].annotated
         if left.strip(" \t-*+•–"):
             kept.append(left)
-    invented = tuple(name for _, finding in found for name in finding.invented)
-    marked = tuple(sentence for sentence, finding in found if finding.invented)
-    corrected = tuple(f"{sentence} ({'; '.join(finding.facts)})" for sentence, finding in found if finding.facts)
+    invented = tuple(name for finding in found for name in finding.invented)
+    marked = tuple(finding.sentence.strip() for finding in found if finding.invented)
+    corrected = tuple(f"{one.sentence.strip()} ({'; '.join(one.facts)})" for one in found if one.facts)
     named: tuple[tuple[Fault, object], ...] = (("invented", marked), ("outdated", corrected), ("injected", removed))
-    is_other = len(invented) > LARGEST_INVENTED * sum(finding.claims for _, finding in found)
+    is_other = len(invented) > LARGEST_INVENTED * sum(finding.claims for finding in found)
     is_other = is_other and (len(set(invented)) > 1 or len(found) == 1)
     return Verdict(
         "" if is_other else "\n".join(kept).strip(),
@@ -446,62 +458,27 @@ def _check_sentences(text: str, shown: Sequence[Message], known: str) -> Verdict
     )
 
 
-def _examine(sentence: str, place: str, evidence: _Evidence, *, is_injected: bool) -> _Finding:
-    """Check one sentence; what stands in a place for later steps claims nothing."""
-    finding = _Finding() if phrases.LATER.search(place) else _unknown_claims(sentence, evidence)
-    facts = (*_corrections(sentence, place, evidence), *((phrases.ONLY_OUTPUT,) if is_injected else ()))
-    return _Finding(finding.claims, finding.invented, facts)
-
-
-def _split(line: str) -> Iterator[str]:
-    """Yield the sentences of a line with the space after them."""
-    start = 0
-    for found in phrases.BREAK.finditer(line):
-        yield line[start : found.end()]
-        start = found.end()
-    yield line[start:]
-
-
-def _annotate(sentence: str, note: str) -> str:
-    """Return a sentence with a note in brackets behind it, in the last cell if it is the row of a table."""
-    if not note:
-        return sentence
-    bare = sentence.rstrip()
-    end = " |" if bare.endswith("|") else ""
-    return f"{bare.removesuffix('|').rstrip()} ({note}){end}{sentence[len(bare) :]}"
-
-
-def _unknown_claims(sentence: str, evidence: _Evidence) -> _Finding:
-    """Return how many claims a sentence makes, and those that occur nowhere; a proposal makes none."""
-    if phrases.PROPOSED.search(sentence):
-        return _Finding()
-    claims = 0
-    unknown: dict[str, None] = {}
+def _claims(sentence: str, place: str, evidence: _Evidence) -> dict[str, bool]:
+    """Return the claims of a sentence and whether each occurs; a proposal and what stands in a place for later has none."""
+    if phrases.LATER.search(place) or phrases.PROPOSED.search(sentence):
+        return {}
+    claims: dict[str, bool] = {}
     for found in phrases.FILE.finditer(sentence):
         path = found.group().rstrip(".")
         is_open = phrases.OPEN_NAME.match(sentence[found.end() :]) or sentence[: found.start()].endswith(
             ("*", "}", ">", "$")
         )
         if not is_open and _is_path(path, evidence):
-            claims += 1
-            if not evidence.holds_path(path):
-                unknown[path] = None
+            claims[path] = evidence.holds_path(path)
     for code in phrases.CODE.findall(sentence):
         names = [name.lower() for name in phrases.IDENTIFIER.findall(code) if len(name) > 2]
-        if not names or phrases.OPEN_NAME.search(code) or phrases.FILE.search(code):
-            continue
-        claims += 1
-        if code not in evidence.text and not all(name in evidence.words for name in names):
-            unknown[code] = None
-    for found in phrases.HASH.finditer(sentence):
-        claims += 1
-        if found.group() not in evidence.text and found.group()[:7] not in evidence.text:
-            unknown[found.group()] = None
+        if names and not phrases.OPEN_NAME.search(code) and not phrases.FILE.search(code):
+            claims[code] = code in evidence.text or all(name in evidence.words for name in names)
+    for commit in phrases.HASH.findall(sentence):
+        claims[commit] = commit[:7] in evidence.text
     for number in _stated_numbers(sentence):
-        claims += 1
-        if not evidence.holds_number(number):
-            unknown[number.raw] = None
-    return _Finding(claims, tuple(unknown))
+        claims[number.raw] = evidence.holds_number(number)
+    return claims
 
 
 def _is_path(path: str, evidence: _Evidence) -> bool:
@@ -556,8 +533,10 @@ def _corrections(sentence: str, place: str, evidence: _Evidence) -> Iterator[str
     is_past = phrases.FORMER.search(sentence) is not None or phrases.DROPPED.search(place) is not None
     if not is_past:
         yield from _newer_values(sentence, evidence)
-    if _claims_success(sentence, evidence):
-        yield f"the last test run in the record failed: {evidence.failed_run}"
+    if evidence.failed_run and phrases.PASSES.search(sentence) and not phrases.FAILS.search(sentence):
+        files = [path.rsplit("/", 1)[-1] for path in phrases.FILE.findall(sentence)]
+        if not evidence.passed & _numbers(sentence) and all(name in evidence.failed_output for name in files):
+            yield f"the last test run in the record failed: {evidence.failed_run}"
     if not phrases.RELEASED.search(sentence):
         yield from _revocations(sentence, evidence)
     if phrases.PERMITS.search(sentence) and not phrases.LIMITS.search(sentence):
@@ -566,17 +545,10 @@ def _corrections(sentence: str, place: str, evidence: _Evidence) -> Iterator[str
         yield from _undone(sentence, evidence)
 
 
-def _claims_success(sentence: str, evidence: _Evidence) -> bool:
-    """Return whether a sentence says that all tests pass, although the last run failed and none with its count passed."""
-    if not evidence.failed_run or not phrases.PASSES.search(sentence) or evidence.passed & _numbers(sentence):
-        return False
-    return not (phrases.FAILS.search(sentence) or phrases.FILE.search(sentence))
-
-
 def _newer_values(sentence: str, evidence: _Evidence) -> Iterator[str]:
     stated = _numbers(sentence)
     for word, number in phrases.PAIR.findall(sentence) if evidence.aliases else ():
-        chains = evidence.aliases.get(_noun(word), [])
+        chains = evidence.aliases.get(word.lower()) or evidence.aliases.get(_noun(word), [])
         newest = {values[-1] for values in chains}
         if len(newest) == 1 and not newest & stated and any(float(number) in values for values in chains):
             yield f"the record has {word} {newest.pop():g} since"
@@ -606,22 +578,27 @@ def _overruled(sentence: str, evidence: _Evidence) -> Iterator[str]:
 
 
 def _undone(sentence: str, evidence: _Evidence) -> Iterator[str]:
-    """Yield that a file which a sentence calls changed or deleted was not, as far as the calls show."""
+    """Yield that a file which a sentence calls changed, deleted or unchanged is not, as far as the calls show."""
     files = [found for found in phrases.FILE.finditer(sentence) if phrases.EXTENSION.search(found.group().rstrip("."))]
-    if len(files) != 1 or evidence.delegates or phrases.UNCHANGED.search(sentence) or phrases.PROPOSED.search(sentence):
+    if len(files) != 1 or evidence.delegates or phrases.PROPOSED.search(sentence):
         return
-    path = files[0].group().rstrip(".")
-    name = path.rsplit("/", 1)[-1].lower()
+    path, after = files[0].group().rstrip(".").lower(), sentence[files[0].end() :]
+    name = path.rsplit("/", 1)[-1]
     if name in evidence.known.lower() or name not in evidence.lower:
         return
-    named = [command for command in evidence.commands if name in command.lower()]
-    if phrases.DELETED.match(sentence[files[0].end() :]):
+    if phrases.UNCHANGED_FILE.match(after):
+        if not evidence.restores and any(one.endswith(f"/{path.lstrip('./')}") for one in evidence.changed):
+            yield "the record shows a change of it"
+        return
+    if phrases.DELETED.match(after) and not phrases.UNCHANGED.search(re.split("[,;，；]", after)[0]):
         evident, what = phrases.REMOVES, "deletion"
-    elif phrases.CHANGED.search(sentence) and name not in evidence.changed:
+    elif phrases.UNCHANGED.search(sentence) or any(one.endswith(f"/{name}") for one in evidence.changed):
+        return
+    elif phrases.CHANGED.search(sentence):
         evident, what = phrases.WRITES, "change"
     else:
         return
-    if not any(evident.search(command) for command in named):
+    if not any(evident.search(command) for command in evidence.commands if name in command.lower()):
         yield f"the record shows no {what} of it"
 
 
@@ -684,18 +661,6 @@ def _replaced(arguments: object) -> Iterator[tuple[str, str]]:
             elif isinstance(value, str) and "\n-" in value and "\n+" in value:
                 before, after = ("\n".join(re.findall(rf"^[{sign}](.*)", value, re.MULTILINE)) for sign in "-+")
                 yield before, after
-
-
-def _pieces(part: object) -> Iterable[str]:
-    match part:
-        case TextPart():
-            return (part.text,)
-        case ToolResultPart():
-            return (part.tool, part.output)
-        case ToolCallPart():
-            return (part.tool, part.arguments, *_strings(decode_arguments(part.arguments)))
-        case _:
-            return ()
 
 
 def _strings(value: object) -> Iterable[str]:

@@ -38,7 +38,10 @@ CONTINUES = re.compile(
     r"|(?:(?:ok(?:ay)?|gut|alles klar)\b\W{0,3})?(?:(?:jetzt|nun|dann|als nächstes|zuerst)\b\W{0,3})?"
     r"(?:\w{2,20} ich\b|ich (?:werde|sehe|schaue|lese|prüfe|behebe|korrigiere|passe|ändere|starte|führe|mache|"
     r"\w{2,20}e (?:jetzt|nun|als nächstes|zuerst))\b|lass(?:en sie)? (?:mich|uns)\b)"
-    r"|(?:d'accord\W{0,3})?(?:maintenant\W{0,3})?je vais\b|(?:ahora\W{0,3})?voy a\b",
+    r"|(?:(?:d['’]accord|bien|très bien|ok)\b\W{0,3})?(?:(?:maintenant|ensuite|puis|d['’]abord)\b\W{0,3})?"
+    r"(?:je vais\b|je \w{3,20} (?:maintenant|d['’]abord|ensuite)\b|voyons\b|regardons\b)"
+    r"|(?:maintenant|ensuite|d['’]abord)\b\W{0,3}j(?:e |['’])\w{3,20}"
+    r"|(?:(?:vale|bien|ok)\b\W{0,3})?(?:(?:ahora|primero|luego)\b\W{0,3})?(?:voy a|vamos a|veamos)\b",
     re.IGNORECASE,
 )
 """How an answer begins that goes on with the work."""
@@ -103,7 +106,7 @@ LATER = re.compile(
 """Headings of what is still to be done, and labels such as "next:"."""
 
 PROPOSED = re.compile(
-    r"\b(?:should|could|would|might|consider|propos\w+|suggest\w*|possibly|perhaps|maybe|plan(?:s|ned)? to|going to|"
+    r"\b(?:should|(?:could|would|might)(?! not\b|n['’]t\b)|consider|propos\w+|suggest\w*|possibly|perhaps|maybe|plan(?:s|ned)? to|going to|"
     r"such as|e\.g\.|"
     r"for example|(?:will|to) be (?:added|created|written)|will (?:add|create|write)|sollte\w*|könnte\w*|eventuell|"
     r"vielleicht|"
@@ -175,12 +178,14 @@ _COMMON = (
     "without before after "
     "der die das und für mit von den dem des ein eine einen einem einer ist sind war wird werden wurde nicht auch "
     "noch nur bei aus auf "
-    "les des une pour dans par sur est sont pas que qui los las una por para con del que como"
+    "bitte jetzt "
+    "les des une pour dans par sur est sont pas que qui avec tout tous toute cette rien peux peut maintenant "
+    "los las una por para con del que como todo todos esta ahora puede puedes"
 )
 COMMON = frozenset(_COMMON.split())
 """Words that say nothing about the subject."""
 
-ENDING = re.compile(r"(?:ies|ing|ied|ed|es|s|en|e|y)$")
+ENDING = re.compile(r"(?:ies|ing|ied|ed|es|s|en|er|ez|ées?|és?|e|y)$")
 
 # What the log knows better.
 
@@ -191,7 +196,12 @@ REVOKES = re.compile(
     r"ignore what i said|"
     r"vergiss|vergessen sie|(?:gilt|gelten) (?:ab jetzt |ab sofort |jetzt |damit )?nicht mehr|nicht mehr nötig|"
     r"(?:musst|müssen|brauchst|brauchen) .{1,60}nicht mehr|(?:nehme|ziehe) .{1,60} zurück|hinfällig|"
-    r"hebe .{1,60} auf|oublie[zr]?|olvida)\b"
+    r"hebe .{1,60} auf|(?:kannst|können|darfst|dürfen) .{1,60}(?:streichen|vergessen|weglassen|ignorieren)|"
+    r"you (?:can|may) (?:drop|skip|ignore|scrap|strike) (?:the|that|my)|you (?:can|may) (?:now\b|.{1,40} now\b|.{1,40} from now on)|"
+    r"(?:kannst|darfst) (?:du )?(?:jetzt|ab jetzt|ab sofort)|ab (?:jetzt|sofort) (?:darfst|kannst)|"
+    r"(?:tu peux|vous pouvez) (?:maintenant|désormais|.{1,40} (?:maintenant|désormais)|oublier|laisser tomber)|"
+    r"oublie[zr]?|laisse[zr]? tomber|(?:n['’]est|n['’]a) plus (?:nécessaire|besoin|valable)|"
+    r"(?:ya )?puedes? (?:ahora|.{1,40} ahora|olvidar)|olvida|ya no (?:hace falta|es necesario|aplica))\b"
     r"|取り消|撤回し|なかったことに|忘れてください|解除し|無効に|不用(?:再|管|了)|不必再|不再(?:需要|适用|要求)|"
     r"取消|作废|收回|撤销|취소",
     re.IGNORECASE,
@@ -203,14 +213,15 @@ RELEASED = re.compile(
     r"original\w*|"
     r"initial\w*|previous\w*|is over|welcome|aufgehoben|zurückgenommen|widerrufen|nicht mehr|zunächst|anfangs|"
     r"früher\w*|hinfällig|"
-    r"erlaubt|darf|dürfen|inzwischen|mittlerweile|plus|ya no)\b"
+    r"erlaubt|darf|dürfen|inzwischen|mittlerweile|plus|désormais|maintenant|permise?s?|autoris\w*|levée?s?|au départ|"
+    r"ya no|ahora|permitid[oa]|retirad[oa]|al principio)\b"
     r"|取り消|撤回|解除|廃止|もう|最初|当初|以前|今は|不再|取消|撤销|收回|解除|作废|起初|原先|最初|之前|已经|可以",
     re.IGNORECASE,
 )
 BINDS = re.compile(
     r"\b(?:not|n['’]t|never|no|only|must|always|wait|until|before|without|ask|first|nicht|nie(?:mals)?|kein\w*|nur|"
     r"muss|müssen|immer|erst|"
-    r"warte\w*|vorher|ohne|bevor|soll\w*|ne|jamais|nunca|siempre)\b|[\u3040-\u30ff\u4e00-\u9fff]",
+    r"warte\w*|vorher|ohne|bevor|soll\w*|bitte|please|ne|jamais|toujours|pas|rien|nunca|siempre|nada)\b|[\u3040-\u30ff\u4e00-\u9fff]",
     re.IGNORECASE,
 )
 PERMITS = re.compile(
@@ -223,7 +234,7 @@ LIMITS = re.compile(
     r"\b(?:not|n['’]t|never|no|nothing|unless|only|ask\w*|approv\w+|except|if|once|after|without|until|nicht|"
     r"kein\w*|nur|außer|ohne|wenn|"
     r"sobald|erst|nach|vorher|freigegeben|genehmigt\w*|sauf|salvo|solo)\b|ない|なければ|だけ|のみ|相談|まで|場合|不|"
-    r"除非|只|仅|先|须|必须|才",
+    r"除非|只|仅|先|须|必须|才|禁止",
     re.IGNORECASE,
 )
 INJECTED = re.compile(
@@ -233,7 +244,15 @@ INJECTED = re.compile(
     r"|\b(?:note|notice|message|instructions?|attention|request)s? (?:to|for) (?:(?:all|any|the) ){0,3}(?:ai|llm|"
     r"coding|language) ?"
     r"(?:assistants?|agents?|models?|bots?)"
+    r"|\b(?:note|notice|message|instructions?|attention|request)s? (?:to|for) (?:(?:all|any|the|automated) ){0,3}(?:automation|agents?|"
+    r"assistants?|bots?|llms?|robots?)\b"
     r"|\b(?:ai|llm|coding) (?:assistants?|agents?|models?)(?: reading this)?(?:[:,]| must| should| that| who)"
+    r"|\b(?:all|any|automated|every) (?:agents?|assistants?|bots?) (?:must|should|shall|have to|are required)\b"
+    r"|\b(?:note|consigne|message|instruction)s? (?:à|pour|aux?|à l['’]attention des?) (?:l['’]|les? |des? |tous les )?(?:ia|agents?|assistants?|robots?)\b"
+    r"|\b(?:l['’]|les |tous les |un )(?:ia|agents?|assistants?|robots?) (?:doi(?:t|vent)|devraient|devez)\b"
+    r"|\b(?:ignore[zr]?|oublie[zr]?) .{0,30}(?:instructions|consignes|règles)\b"
+    r"|\b(?:nota|aviso|instrucci(?:ón|ones)|mensaje) (?:para|a) (?:el |la |los |las )?(?:ia|agentes?|asistentes?|bots?)\b"
+    r"|\b(?:los |las |todos los )(?:agentes?|asistentes?|bots?) (?:deben|tienen que)\b|\bignor[ae]n? .{0,30}(?:instrucciones|reglas)\b"
     r"|ki-(?:assistent|agent|modell|system)\w*.{0,40}(?:[:!]|müssen|sollen|bitte|gilt|anweisung)"
     r"|(?:hinweis|anweisung|nachricht)\w* (?:an|für) (?:alle )?(?:ki|ai)\b|ignorier\w* .{0,40}(?:anweisung|regel|vorgabe)\w*"
     r"|(?:anweisung|regel|vorgabe)\w* .{0,30}ignorieren"
@@ -247,37 +266,57 @@ INJECTED = re.compile(
 REPORTS = re.compile(
     r"\b(?:hidden|comments?|contain\w*|inject\w*|t(?:old|ells)|asks|asked|addressed|ignored|not follow\w*|untrusted|"
     r"malicious|versteckt\w*|"
-    r"kommentar\w*|enthält|enthielt|befolgt|ignoriert|fordert\w*|aufforder\w*|angeblich\w*|eingeschleust\w*)\b"
+    r"kommentar\w*|enthält|enthielt|befolgt|ignoriert|fordert\w*|aufforder\w*|angeblich\w*|eingeschleust\w*|"
+    r"contient|contenait|conseill\w*|demand(?:e|ait|aient|ent)|ignorée?s?|pas (?:été )?suivie?s?|contredit|"
+    r"contiene|contenía|pide|pedía|ignorad[oa]s?|not from (?:you|the user))\b"
     r"|含まれ|混ざ|従って|従わ|無視した|書かれて|埋め込|包含|隐藏|注入|没有(?:执行|理会|照做|遵循|听从)|未(?:执行|"
-    r"理会|遵循|采纳)|不予|夹带|要求ai",
+    r"理会|遵循|采纳)|不予|夹带|要求ai|写给",
     re.IGNORECASE,
 )
 RUN_COUNTS = re.compile(
-    r"^.{0,200}\b\d+ (?:passed|failed|passing|failing|tests?|failures?|errors?)\b.{0,200}$|^test result: .{0,200}$",
+    r"^.{0,200}\b\d+ (?:passed|failed|passing|failing|tests?|examples?|failures?|errors?)\b.{0,200}$"
+    r"|^.{0,20}\btests?(?: run)?: \d.{0,200}$|^test result: .{0,200}$",
     re.IGNORECASE | re.MULTILINE,
 )
 RUN_COUNT = re.compile(
-    r"\b\d+ (?:passed|failed|passing|failing|tests?|failures?|errors?|skipped|ignored)\b", re.IGNORECASE
+    r"\b\d+ (?:passed|failed|passing|failing|tests?|examples?|failures?|errors?|skipped|ignored)\b"
+    r"|\b(?:tests?(?: run)?|passed|failed|failures?|errors?|skipped): \d+",
+    re.IGNORECASE,
 )
-RUN_FAILS = re.compile(r"\b[1-9]\d* (?:failed|failing|failures?|errors?)\b|\bFAILED\b")
+RUN_FAILS = re.compile(
+    r"\b[1-9]\d* (?:failed|failing|failures?|errors?)\b|\b(?:[Ff]ailed|[Ff]ailures?|[Ee]rrors?): [1-9]|\bFAILED\b"
+)
 TESTS = re.compile(
     r"\b(?:pytest|tests?|vitest|jest|mocha|gotestsum|rspec|tox|nox|ctest|phpunit|check)\b", re.IGNORECASE
 )
 PASSES = re.compile(
-    r"\b(?:all|every|whole|full)\b.{0,40}\b(?:tests?|checks|suite)\b.{0,24}\b(?:pass(?:es|ing)?|green|succeeds?)\b"
-    r"|\b(?:tests?|checks|suite)\b (?:(?:now|all|are|is) ){0,3}(?:pass(?:es|ing)?|green|succeed)\b"
-    r"|\b(?:alle|sämtliche)\b.{0,40}tests?\b.{0,24}\b(?:bestehen|grün|laufen|erfolgreich|durch)|\btests? (?:sind|"
-    r"laufen) (?:alle )?(?:grün|durch)"
+    r"\b(?:all|every|whole|full)\b.{0,40}\b(?:tests?|specs?|examples|checks|suite)\b.{0,24}\b(?:pass(?:es|ing)?|green|succeeds?)\b"
+    r"|\b(?:tests?|specs?|examples|checks|suite)\b (?:(?:now|all|are|is) ){0,3}(?:pass(?:es|ing)?|green|succeed)\b"
+    r"|\b(?:tou(?:s|te)|les|la)\b.{0,30}\b(?:tests?|suite)\b.{0,24}\b(?:passent?|réussi(?:t|ssent)|verte?s?|au vert)\b"
+    r"|\b(?:tod[oa]s?|los|las)\b.{0,30}\b(?:tests?|pruebas)\b.{0,24}\b(?:pasan|pasa|verdes?|superad[oa]s)\b"
+    r"|\b(?:alle|sämtliche)\b.{0,40}tests?\b.{0,24}\b(?:bestehen|grün|laufen|erfolgreich|durch)"
+    r"|\btests? (?:(?:sind|laufen|alle|jetzt) ){0,3}(?:grün|durch)\b"
     r"|テスト.{0,14}(?:すべて|全部|全て|全件).{0,8}(?:通|成功|パス)|(?:すべて|全部|全て)の?テスト.{0,8}(?:通|成功|パス)"
     r"|(?:所有|全部).{0,8}测试.{0,8}通过|测试.{0,8}(?:全部|全都|均已?|都已?)通过",
     re.IGNORECASE,
 )
 FAILS = re.compile(
-    r"\b(?:fail\w*|but|except|fehl\w*|aber|außer|rot|échou\w*|falla\w*)\b|失敗|残|失败|但|未通过", re.IGNORECASE
+    r"\b(?:fail\w*|but|except|until|initially|at first|after that|then|fehl\w*|aber|außer|rot|anfangs|zunächst|"
+    r"échou\w*|échecs?|sauf|mais|au départ|d'abord|ensuite|puis|falla\w*|salvo|pero|al principio)\b"
+    r"|失敗|残|最初|当初|失败|但|未通过|起初|之前",
+    re.IGNORECASE,
 )
+"""Words by which a sentence on passing tests says that others fail, or when they passed."""
+
+NAMES_FAILURE = re.compile(r"fail|error|✗|:\d", re.IGNORECASE)
+"""A line of a test run that may name what failed, with its place."""
+
 CHANGED = re.compile(
-    r"\b(?:was|were|been|is now|are now) (?:changed|edited|rewritten|updated|modified|adapted|extended|patched|"
+    r"(?:\b(?:was|were|been|is now|are now) |[`:–—]\s)(?:changed|edited|rewritten|updated|modified|adapted|extended|patched|"
     r"replaced|converted|switched)\b"
+    r"|(?:\b(?:a|ont) été |[`:–—]\s)(?:modifi|chang|adapt|remplac|corrig|édit)ée?s?\b|\b(?:réécrite?s?|mis(?:es?)? à jour)\b"
+    r"|\b(?:modificad|cambiad|actualizad|reescrit|adaptad|editad)[oa]s?\b"
+    r"|[`:–—]\s(?:geändert|angepasst|bearbeitet|umgeschrieben|erweitert|umgestellt|ersetzt|aktualisiert)\b"
     r"|\b(?:wurden?|worden|ist|sind)\b.{0,80}\b(?:geändert|angepasst|bearbeitet|umgeschrieben|erweitert|umgestellt|"
     r"ersetzt|aktualisiert)\b"
     r"|(?:書き換え|変更し|修正し|編集し|更新し)(?:た|ている|てある)|(?:已|被|已经)(?:修改|改写|更新|重写|改成|改为|"
@@ -285,10 +324,19 @@ CHANGED = re.compile(
     re.IGNORECASE,
 )
 DELETED = re.compile(
-    r"\W{0,3}(?:was|were|is|has been|have been|wurden?|ist|は|を)?\W{0,2}(?:deleted|removed|gelöscht|entfernt|削除|"
-    r"已?经?被?(?:删除|删掉|移除))",
+    r"\W{0,3}(?:was|were|is|has been|have been|wurden?|ist|a été|ont été|fue|は|を)?\W{0,2}"
+    r"(?:(?:since|then|later|again|wieder|inzwischen|danach|depuis|ensuite)\s)?"
+    r"(?:deleted|removed|gelöscht|entfernt|supprimée?s?|eliminad[oa]s?|borrad[oa]s?|削除|已?经?被?(?:删除|删掉|移除))",
     re.IGNORECASE,
 )
+UNCHANGED_FILE = re.compile(
+    r"\W{0,4}(?:(?:was|is|has|have|were|wurde|ist|blieb|n['’]a|fue)\s)?(?:(?:not|never|nicht|nie|pas|no)\s(?:been\s|été\s)?"
+    r"(?:changed|modified|edited|touched|verändert|geändert|angefasst|bearbeitet|modifiée?|touchée?|modificad[oa])\b"
+    r"|(?:unchanged|untouched|unmodified|unverändert|inchangée?|sin cambios)\b|(?:没有?|未)(?:被)?(?:改动|修改|变)|は?(?:変更|修正)(?:なし|していない))",
+    re.IGNORECASE,
+)
+"""What follows the name of a file that is said to be as it was."""
+
 UNCHANGED = re.compile(
     r"\b(?:not|n['’]t|never|no|nicht|nie|kein\w*|un(?:changed|touched|edited|modified|verändert\w*|berührt\w*|"
     r"angetastet\w*))\b|ない|なかった|ません|未|没|不",
@@ -312,7 +360,7 @@ _TYPES = (
 TYPES = frozenset(_TYPES.split())
 PAIR = re.compile(
     r"([A-Za-zÄÖÜäöüß][\wäöüß-]{2,40}|[\u30a0-\u30ff]{2,20}|[\u4e00-\u9fff]{2,8})"
-    r"(?:`|\*\*|\s|[=:：<>~]|は|を|が|の|は?現在|数|为|是|设为|改为|of|is|to|at|on|auf|von|ist|seconds?|int|float){0,4}?"
+    r"(?:`|\*\*|\s|[=:：<>~]|は|を|が|の|は?現在|数|为|是|设为|改为|of|is|set|to|at|on|steht|liegt|auf|von|ist|bei|est|à|es|seconds?|int|float){0,4}?"
     r"\s?v?(\d+(?:\.\d+)?)(?![\w]*[./]\d)"
 )
 """A word and the number right behind it."""
