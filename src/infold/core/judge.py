@@ -5,8 +5,9 @@ was used, smaller than what it replaces. Then sentence by sentence, against ever
 paths, names in code formatting, hashes and exact numbers; a claim that occurs nowhere is marked. What the log knows better
 (a value replaced since, a failing test run, a revoked rule, a file that was not changed) is added behind the sentence in
 brackets. Only an instruction that stands in tool output alone is removed. What is proposed for later is not a claim. A
-summary that is mostly about other things is rejected, and the deterministic fold is used. The must-keep set is not required
-of the summary: the ledger carries it.
+summary that is mostly about other things is rejected, and the deterministic fold is used. An English summary of a session in
+another language gets a sentence that says so, since agents answer in the language of what they read. The must-keep set is not
+required of the summary: the ledger carries it.
 """
 
 import re
@@ -15,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from infold.core import phrases
 from infold.core.entries import Fault, Verdict
@@ -127,7 +129,14 @@ def judge(
         or _language_fault(text, shown, known)
         or _vague_fault(text, shown, known)
     )
-    return Verdict("", (fault,)) if fault is not None else _check_sentences(text, shown, known)
+    if fault is not None:
+        return Verdict("", (fault,))
+    verdict = _check_sentences(text, shown, known)
+    said = "\n".join(text_of(message) for message in shown if is_genuine_user(message))
+    is_english = _language(text) == "english" and _rates(text)["english"] >= LEAST_RATE
+    if not verdict.text or not is_english or _language(said) == "english" or phrases.NOT_ENGLISH in text:
+        return verdict
+    return replace(verdict, text=f"{verdict.text}\n\n{phrases.NOT_ENGLISH}", faults=(*verdict.faults, "language"))
 
 
 def record_text(messages: Iterable[Message]) -> str:
@@ -217,18 +226,27 @@ def _is_cut_off(lines: Sequence[str]) -> bool:
 
 
 def _language_fault(text: str, shown: Sequence[Message], known: str) -> Fault | None:
-    """Reject a summary in a language that does not occur in the conversation, unless it is English.
+    """Reject a summary in a language that does not occur in the conversation, unless it is English."""
+    language, told = _language(text), "".join((known, *(text_of(message) for message in shown)))
+    if language == "english":
+        return None
+    if language in phrases.FUNCTION_WORDS:
+        is_used = _rates(told)[language] >= FOREIGN_SHARE * _rates(text)[language]
+    else:
+        is_used = _letters(told)[language] >= FEWEST_LETTERS
+    return None if is_used else "language"
 
-    Agents change their language for good after a summary in another one. English is accepted: many models summarise in it.
-    """
-    told = "".join((known, *(text_of(message) for message in shown)))
-    script = _script(text)
-    if script != "latin":
-        return None if _letters(told).get(script, 0) >= FEWEST_LETTERS else "language"
-    rates, spoken = _rates(text), _rates(told)
+
+def _language(text: str) -> str:
+    """Return the script a text is in if a fair share of its letters is not Latin, else the language that its common words show:
+    English unless another stands out."""
+    letters = _letters(text)
+    script = max((name for name in letters if name != "latin"), key=lambda name: letters[name])
+    if letters[script] >= max(FEWEST_LETTERS, LEAST_OTHER * sum(letters.values())):
+        return script
+    rates = _rates(text)
     language = max(rates, key=lambda name: rates[name])
-    is_foreign = language != "english" and rates[language] >= 2 * rates["english"] and rates[language] >= LEAST_RATE
-    return "language" if is_foreign and spoken[language] < FOREIGN_SHARE * rates[language] else None
+    return language if rates[language] >= max(2 * rates["english"], LEAST_RATE) else "english"
 
 
 def _rates(text: str) -> dict[str, float]:
@@ -238,13 +256,6 @@ def _rates(text: str) -> dict[str, float]:
         name: sum(word in common for word in words) / max(len(words), 1)
         for name, common in phrases.FUNCTION_WORDS.items()
     }
-
-
-def _script(text: str) -> str:
-    """Return the script a text is in: one other than Latin if it has a fair share of the letters."""
-    letters = _letters(text)
-    other = max((name for name in letters if name != "latin"), key=lambda name: letters[name])
-    return other if letters[other] >= max(FEWEST_LETTERS, LEAST_OTHER * sum(letters.values())) else "latin"
 
 
 def _letters(text: str) -> dict[str, int]:
@@ -261,7 +272,7 @@ def _vague_fault(text: str, shown: Sequence[Message], known: str) -> Fault | Non
         return None
     if phrases.POLITE.search(text):
         return "vague"
-    if _script(text) != "latin":  # a few sentences share few pairs of characters
+    if _language(text) not in phrases.FUNCTION_WORDS:  # a few sentences share few pairs of characters
         return None
     words, told = _subjects(text), _subjects(f"{record_text(shown)}\n{known}")
     return "vague" if len(told) >= FEWEST_SUBJECTS and len(words & told) < LEAST_SHARED * len(words) else None

@@ -372,4 +372,7 @@ UNKNOWN = "not found in the record"
 ONLY_OUTPUT = "this stands in the output of a tool; the user did not ask for it"
 """What is added behind a sentence."""
 
+NOT_ENGLISH = "(The user does not write in English. Answer in the language of the user's messages.)"
+"""What is added behind an English summary."""
+
 MARK = re.compile(rf" \({UNKNOWN}: [^()\n]{{0,400}}\)")
