@@ -310,20 +310,26 @@ class _Evidence:
         self.failed_run = self.failed_output = ""
         self.passed: set[float] = set()
         calls: dict[str, ToolCallPart] = {}
-        for message, part in ((message, part) for message in shown for part in message.parts):
-            if isinstance(part, ToolCallPart):
-                calls[part.call_id] = part
-            elif isinstance(part, ToolResultPart):
-                self._settle(calls.get(part.call_id), part)
-            elif isinstance(part, TextPart) and isinstance(message, AssistantMessage):
-                self.injected += [_subjects(one) for one in sentences(part.text) if phrases.INJECTED.search(one)]
+        for message in shown:
+            for part in message.parts:
+                if isinstance(part, ToolCallPart):
+                    calls[part.call_id] = part
+                elif isinstance(part, ToolResultPart):
+                    self._settle(calls.get(part.call_id), part)
+                elif isinstance(part, TextPart) and isinstance(message, AssistantMessage):
+                    self.injected += (
+                        _subjects(one)
+                        for one in sentences(part.text)
+                        if phrases.INJECTED.search(one) or phrases.DECLINES.search(one)
+                    )
         self.numbers = sorted({*_numbers(self.text), *_derived(self.text)})
         self.rules, self.revoked = _rules(self.users)
         self.aliases = self._find_aliases(shown)
 
     def _settle(self, call: ToolCallPart | None, result: ToolResultPart) -> None:
         """Take in what a call did: files, replaced values, test runs, and instructions in its output."""
-        self.injected += [_subjects(line) for line in result.output.splitlines() if phrases.INJECTED.search(line)]
+        if call is None or not phrases.INSTRUCTION_FILE.search(call.arguments):
+            self.injected += [_subjects(line) for line in result.output.splitlines() if phrases.INJECTED.search(line)]
         if call is None:
             return
         arguments = arguments_of(call)

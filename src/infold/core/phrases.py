@@ -30,7 +30,8 @@ CALL_AS_TEXT = re.compile(
 """How a call begins that a model wrote as text, in the forms models know."""
 
 CONTINUES = re.compile(
-    r"(?:(?:ok(?:ay)?|alright|great|right|sure|perfect|good|got it)\b\W{0,3})?(?:(?:now|next|then|first|so)\b\W{0,3})?"
+    r"(?:(?:ok(?:ay)?|alright|great|right|sure|perfect|good|got it)\b\W{0,3})?(?:(?:now|next|then|first|"
+    r"so)\b\W{0,3})?"
     r"(?:i['’]ll|i will|i['’]m (?:now )?going to|i am (?:now )?going to|let me|let['’]s)\b(?! summar)"
     r"|(?:では|それでは|続けて|次に|これから|まず)[^。\n]{0,120}ます"
     r"|(?:好的?|那么|现在|接下来|下面|首先|然后)?[，,]?(?:现在|接下来|下面|先)?(?:我(?:现在|来|将|会|先|要|把)|让我)"
@@ -99,14 +100,16 @@ LABEL = re.compile(r"[\s*+•–-]{0,9}(?:\d{1,3}[.)]\s)?\*{0,2}([^\W\d][^:：.�
 LATER = re.compile(
     r"\b(?:next|to[ -]?do|plan(?:s|ned)?|pending|remaining|upcoming|proposals?|follow[- ]?ups?|optional|after that|"
     r"afterwards|ideas?|"
-    r"nächste[rns]?|danach|als nächstes|ausstehend|vorschl\w+|geplant|offen|prochaines?|à faire|siguientes?|pendientes?)\b"
+    r"nächste[rns]?|danach|als nächstes|ausstehend|vorschl\w+|geplant|offen|prochaines?|à faire|siguientes?|"
+    r"pendientes?)\b"
     r"|次|これから|今後|予定|残り|下一步|接下来|待办|后续|计划|다음",
     re.IGNORECASE,
 )
 """Headings of what is still to be done, and labels such as "next:"."""
 
 PROPOSED = re.compile(
-    r"\b(?:should|(?:could|would|might)(?! not\b|n['’]t\b)|consider|propos\w+|suggest\w*|possibly|perhaps|maybe|plan(?:s|ned)? to|going to|"
+    r"\b(?:should|(?:could|would|might)(?! not\b|n['’]t\b)|consider|propos\w+|suggest\w*|possibly|perhaps|maybe|"
+    r"plan(?:s|ned)? to|going to|"
     r"such as|e\.g\.|"
     r"for example|(?:will|to) be (?:added|created|written)|will (?:add|create|write)|sollte\w*|könnte\w*|eventuell|"
     r"vielleicht|"
@@ -197,7 +200,8 @@ REVOKES = re.compile(
     r"vergiss|vergessen sie|(?:gilt|gelten) (?:ab jetzt |ab sofort |jetzt |damit )?nicht mehr|nicht mehr nötig|"
     r"(?:musst|müssen|brauchst|brauchen) .{1,60}nicht mehr|(?:nehme|ziehe) .{1,60} zurück|hinfällig|"
     r"hebe .{1,60} auf|(?:kannst|können|darfst|dürfen) .{1,60}(?:streichen|vergessen|weglassen|ignorieren)|"
-    r"you (?:can|may) (?:drop|skip|ignore|scrap|strike) (?:the|that|my)|you (?:can|may) (?:now\b|.{1,40} now\b|.{1,40} from now on)|"
+    r"you (?:can|may) (?:drop|skip|ignore|scrap|strike) (?:the|that|my)|you (?:can|may) (?:now\b|.{1,40} now\b|"
+    r".{1,40} from now on)|"
     r"(?:kannst|darfst) (?:du )?(?:jetzt|ab jetzt|ab sofort)|ab (?:jetzt|sofort) (?:darfst|kannst)|"
     r"(?:tu peux|vous pouvez) (?:maintenant|désormais|.{1,40} (?:maintenant|désormais)|oublier|laisser tomber)|"
     r"oublie[zr]?|laisse[zr]? tomber|(?:n['’]est|n['’]a) plus (?:nécessaire|besoin|valable)|"
@@ -244,17 +248,19 @@ INJECTED = re.compile(
     r"|\b(?:note|notice|message|instructions?|attention|request)s? (?:to|for) (?:(?:all|any|the) ){0,3}(?:ai|llm|"
     r"coding|language) ?"
     r"(?:assistants?|agents?|models?|bots?)"
-    r"|\b(?:note|notice|message|instructions?|attention|request)s? (?:to|for) (?:(?:all|any|the|automated) ){0,3}(?:automation|agents?|"
-    r"assistants?|bots?|llms?|robots?)\b"
+    r"|\b(?:note|notice|message|instructions?|attention|request)s? (?:to|for) (?:(?:all|any|the) ){0,3}"
+    r"(?:automation|automated (?:agents?|tools?|systems?)|bots?|llms?)\b"
     r"|\b(?:ai|llm|coding) (?:assistants?|agents?|models?)(?: reading this)?(?:[:,]| must| should| that| who)"
-    r"|\b(?:all|any|automated|every) (?:agents?|assistants?|bots?) (?:must|should|shall|have to|are required)\b"
-    r"|\b(?:note|consigne|message|instruction)s? (?:à|pour|aux?|à l['’]attention des?) (?:l['’]|les? |des? |tous les )?(?:ia|agents?|assistants?|robots?)\b"
-    r"|\b(?:l['’]|les |tous les |un )(?:ia|agents?|assistants?|robots?) (?:doi(?:t|vent)|devraient|devez)\b"
+    r"|\b(?:automated agents?|bots|llms) (?:must|should|shall|have to|are required)\b"
+    r"|\b(?:ia|(?:agents?|assistants?) (?:ia|de code|automatiques?)|robots?) (?:doi(?:t|vent)|devraient)\b"
+    r"|\b(?:note|consigne|message|instruction)s? (?:à|pour|aux?) (?:l['’]|les |tous les )?"
+    r"(?:ia|agents? (?:ia|de code|automatiques?)|assistants? ia|robots?)\b"
     r"|\b(?:ignore[zr]?|oublie[zr]?) .{0,30}(?:instructions|consignes|règles)\b"
-    r"|\b(?:nota|aviso|instrucci(?:ón|ones)|mensaje) (?:para|a) (?:el |la |los |las )?(?:ia|agentes?|asistentes?|bots?)\b"
-    r"|\b(?:los |las |todos los )(?:agentes?|asistentes?|bots?) (?:deben|tienen que)\b|\bignor[ae]n? .{0,30}(?:instrucciones|reglas)\b"
+    r"|\b(?:nota|aviso|instrucci(?:ón|ones)|mensaje) (?:para|a) (?:la |las |los )?(?:ia|agentes? de ia|bots?)\b"
+    r"|\bignor[ae]n? .{0,30}(?:instrucciones|reglas)\b"
     r"|ki-(?:assistent|agent|modell|system)\w*.{0,40}(?:[:!]|müssen|sollen|bitte|gilt|anweisung)"
-    r"|(?:hinweis|anweisung|nachricht)\w* (?:an|für) (?:alle )?(?:ki|ai)\b|ignorier\w* .{0,40}(?:anweisung|regel|vorgabe)\w*"
+    r"|(?:hinweis|anweisung|nachricht)\w* (?:an|für) (?:alle )?(?:ki|ai)\b|ignorier\w* .{0,40}(?:anweisung|"
+    r"regel|vorgabe)\w*"
     r"|(?:anweisung|regel|vorgabe)\w* .{0,30}ignorieren"
     r"|ai ?(?:アシスタント|エージェント|モデル).{0,20}(?:指示|命令|お願い|:|：)|(?:指示|ルール|規則).{0,12}無視"
     r"|(?:ai|人工智能|智能) ?(?:助手|代理|模型|编程助手).{0,12}(?:[:：，,]|请|必须|应|注意)"
@@ -262,6 +268,23 @@ INJECTED = re.compile(
     re.IGNORECASE,
 )
 """Text that addresses the assistant, in the output of a tool."""
+
+DECLINES = re.compile(
+    r"\b(?:not|n['’]t) (?:come )?(?:from|by) (?:you|the user)\b|\bi (?:(?:do|will|did) not|don['’]t|won['’]t|didn['’]t) "
+    r"(?:follow|obey|act on) (?:it|that|this|them)\b"
+    r"|nicht von (?:ihnen|dir)\b|\b(?:be)?folge ich nicht\b"
+    r"|\bne (?:vient|viennent) pas de (?:vous|toi|l['’]utilisateur)|"
+    r"\bje n['’]en tiens pas compte\b|\bje ne (?:la|le|les) suis pas\b"
+    r"|\bno (?:viene|vienen) (?:de usted|de ti|del usuario)\b|\bno (?:lo|la|los|las) sigo\b"
+    r"|従いません|従わない|ユーザーの指示ではな|不会?(?:照做|遵循|理会|执行它)|不是(?:您|你|用户)(?:的|要求)",
+    re.IGNORECASE,
+)
+"""Words by which an assistant refuses what the output of a tool asks for."""
+
+INSTRUCTION_FILE = re.compile(
+    r"\b(?:AGENTS|CLAUDE|GEMINI|CONTRIBUTING|copilot-instructions)\.md\b|\.(?:cursor|windsurf)rules\b"
+)
+"""Files whose text is meant for assistants."""
 
 REPORTS = re.compile(
     r"\b(?:hidden|comments?|contain\w*|inject\w*|t(?:old|ells)|asks|asked|addressed|ignored|not follow\w*|untrusted|"
@@ -290,9 +313,11 @@ TESTS = re.compile(
     r"\b(?:pytest|tests?|vitest|jest|mocha|gotestsum|rspec|tox|nox|ctest|phpunit|check)\b", re.IGNORECASE
 )
 PASSES = re.compile(
-    r"\b(?:all|every|whole|full)\b.{0,40}\b(?:tests?|specs?|examples|checks|suite)\b.{0,24}\b(?:pass(?:es|ing)?|green|succeeds?)\b"
+    r"\b(?:all|every|whole|full)\b.{0,40}\b(?:tests?|specs?|examples|checks|suite)\b.{0,24}\b(?:pass(?:es|ing)?|"
+    r"green|succeeds?)\b"
     r"|\b(?:tests?|specs?|examples|checks|suite)\b (?:(?:now|all|are|is) ){0,3}(?:pass(?:es|ing)?|green|succeed)\b"
-    r"|\b(?:tou(?:s|te)|les|la)\b.{0,30}\b(?:tests?|suite)\b.{0,24}\b(?:passent?|réussi(?:t|ssent)|verte?s?|au vert)\b"
+    r"|\b(?:tou(?:s|te)|les|la)\b.{0,30}\b(?:tests?|suite)\b.{0,24}\b(?:passent?|réussi(?:t|ssent)|verte?s?|"
+    r"au vert)\b"
     r"|\b(?:tod[oa]s?|los|las)\b.{0,30}\b(?:tests?|pruebas)\b.{0,24}\b(?:pasan|pasa|verdes?|superad[oa]s)\b"
     r"|\b(?:alle|sämtliche)\b.{0,40}tests?\b.{0,24}\b(?:bestehen|grün|laufen|erfolgreich|durch)"
     r"|\btests? (?:(?:sind|laufen|alle|jetzt) ){0,3}(?:grün|durch)\b"
@@ -312,9 +337,11 @@ NAMES_FAILURE = re.compile(r"fail|error|✗|:\d", re.IGNORECASE)
 """A line of a test run that may name what failed, with its place."""
 
 CHANGED = re.compile(
-    r"(?:\b(?:was|were|been|is now|are now) |[`:–—]\s)(?:changed|edited|rewritten|updated|modified|adapted|extended|patched|"
+    r"(?:\b(?:was|were|been|is now|are now) |[`:–—]\s)(?:changed|edited|rewritten|updated|modified|adapted|"
+    r"extended|patched|"
     r"replaced|converted|switched)\b"
-    r"|(?:\b(?:a|ont) été |[`:–—]\s)(?:modifi|chang|adapt|remplac|corrig|édit)ée?s?\b|\b(?:réécrite?s?|mis(?:es?)? à jour)\b"
+    r"|(?:\b(?:a|ont) été |[`:–—]\s)(?:modifi|chang|adapt|remplac|corrig|édit)ée?s?\b|\b(?:réécrite?s?|"
+    r"mis(?:es?)? à jour)\b"
     r"|\b(?:modificad|cambiad|actualizad|reescrit|adaptad|editad)[oa]s?\b"
     r"|[`:–—]\s(?:geändert|angepasst|bearbeitet|umgeschrieben|erweitert|umgestellt|ersetzt|aktualisiert)\b"
     r"|\b(?:wurden?|worden|ist|sind)\b.{0,80}\b(?:geändert|angepasst|bearbeitet|umgeschrieben|erweitert|umgestellt|"
@@ -330,9 +357,11 @@ DELETED = re.compile(
     re.IGNORECASE,
 )
 UNCHANGED_FILE = re.compile(
-    r"\W{0,4}(?:(?:was|is|has|have|were|wurde|ist|blieb|n['’]a|fue)\s)?(?:(?:not|never|nicht|nie|pas|no)\s(?:been\s|été\s)?"
+    r"\W{0,4}(?:(?:was|is|has|have|were|wurde|ist|blieb|n['’]a|fue)\s)?(?:(?:not|never|nicht|nie|pas|"
+    r"no)\s(?:been\s|été\s)?"
     r"(?:changed|modified|edited|touched|verändert|geändert|angefasst|bearbeitet|modifiée?|touchée?|modificad[oa])\b"
-    r"|(?:unchanged|untouched|unmodified|unverändert|inchangée?|sin cambios)\b|(?:没有?|未)(?:被)?(?:改动|修改|变)|は?(?:変更|修正)(?:なし|していない))",
+    r"|(?:unchanged|untouched|unmodified|unverändert|inchangée?|sin cambios)\b|(?:没有?|未)(?:被)?(?:改动|修改|变)"
+    r"|は?(?:変更|修正)(?:なし|していない))",
     re.IGNORECASE,
 )
 """What follows the name of a file that is said to be as it was."""
@@ -360,7 +389,8 @@ _TYPES = (
 TYPES = frozenset(_TYPES.split())
 PAIR = re.compile(
     r"([A-Za-zÄÖÜäöüß][\wäöüß-]{2,40}|[\u30a0-\u30ff]{2,20}|[\u4e00-\u9fff]{2,8})"
-    r"(?:`|\*\*|\s|[=:：<>~]|は|を|が|の|は?現在|数|为|是|设为|改为|of|is|set|to|at|on|steht|liegt|auf|von|ist|bei|est|à|es|seconds?|int|float){0,4}?"
+    r"(?:`|\*\*|\s|[=:：<>~]|は|を|が|の|は?現在|数|为|是|设为|改为|of|is|set|to|at|on|steht|liegt|auf|von|ist|bei|est|à|es|"
+    r"seconds?|int|float){0,4}?"
     r"\s?v?(\d+(?:\.\d+)?)(?![\w]*[./]\d)"
 )
 """A word and the number right behind it."""

@@ -179,7 +179,7 @@ def request_summary(log: Log, plan: SummaryPlan, ask: Ask, publish: Publish) -> 
         if verdict.is_accepted:
             accepted = replace(verdict, faults=(*faults, *verdict.faults))
             summary = JudgedSummary(verdict.text, accepted, told.model, path=_newest_path(log))
-            return bill.on(_native(told, log, summary))
+            return bill.on(_native(told, log, summary) if told.native else summary)
         faults = (*faults, *verdict.faults)
         plan = replace(
             plan,
@@ -201,8 +201,6 @@ def _fault_text(verdict: Verdict) -> str:
 
 def _native(told: ModelAnswer, log: Log, summary: JudgedSummary) -> JudgedSummary:
     """Return the summary with the messages that the provider wrote for it, sized by what it reported or by their text."""
-    if not told.native:
-        return summary
     ruler = token_ruler(log.rendering.estimate)
     texts = [text_of(message) for message in told.native if isinstance(message, UserMessage)]
     written = measure(told.answer.text, ruler) or (0 if told.usage is None else told.usage.output)
@@ -256,7 +254,8 @@ def _ask(log: Log, plan: SummaryPlan, bill: _Bill) -> ModelAnswer:
     policy, budget = plan.inputs.policy.summary, plan.step.budget_tokens
     additions = plan.additions
     if policy.judged:  # documents have their own prompt
-        additions = replace(additions, request=_newest_request(log), beside=policy.ledger, output_tokens=budget)
+        asked = (text_of(placed.message) for placed in reversed(log.live) if is_genuine_user(placed.message))
+        additions = replace(additions, request=next(asked, "").strip(), beside=policy.ledger, output_tokens=budget)
     if plan.step.native:
         first_kept = log.live[plan.step.cut.index].message.id
         shown = view(log, policy, brought=plan.sends_all)
@@ -273,22 +272,21 @@ def _ask(log: Log, plan: SummaryPlan, bill: _Bill) -> ModelAnswer:
         additions = replace(additions, output_tokens=room, kept_from=beginning_of(kept[0].message) if kept else "")
         return bill.ask(shared_request(plan.system, _cached_view(log, plan), additions, output_tokens=room))
     window = _summariser_window(plan)
+    output_tokens = min(budget, int(window * LARGEST_OUTPUT_SHARE))
     additions = replace(
         additions,
-        earlier=_earlier(log),
+        earlier="" if log.checkpoint is None else log.checkpoint.narrative or log.checkpoint.text,
         later=later_text(_tail(log, plan), window // LATER_PART) if policy.shows == "head-and-tail" else "",
         kept=_kept_text(log, plan) if policy.ledger and window >= LEAST_KEPT_WINDOW else "",
+        output_tokens=output_tokens if policy.judged else 0,
     )
-    output_tokens = min(budget, int(window * LARGEST_OUTPUT_SHARE))
-    additions = replace(additions, output_tokens=output_tokens if policy.judged else 0)
     pieces = records(
         _head(log, plan),
         replace(additions, fault="x" * LONGEST_FAULT),
         window_tokens=int(window * FILLED_SHARE / bound_of(log, plan.inputs)),
         output_tokens=output_tokens,
-        ruler="features"
-        if plan.summariser_tokens
-        else token_ruler(log.rendering.estimate),  # another model counts otherwise
+        # another model counts otherwise
+        ruler="features" if plan.summariser_tokens else token_ruler(log.rendering.estimate),
     )
     fault = plain_fault if policy.judged else hard_fault
     told, earlier = ModelAnswer(Answer("")), bill.earlier if bill.piece else additions.earlier
@@ -306,9 +304,7 @@ def _ask(log: Log, plan: SummaryPlan, bill: _Bill) -> ModelAnswer:
 def _room_for_answer(request: SummaryRequest, log: Log, plan: SummaryPlan) -> int:
     """Return what a request with the history as messages is sure to leave of the summariser's window for its answer."""
     ruler = token_ruler(log.rendering.estimate)
-    overhead = (
-        plan.inputs.overhead_tokens if plan.shares_prefix else 0
-    )  # then it is sent with the ordinary request's tools
+    overhead = plan.inputs.overhead_tokens if plan.shares_prefix else 0  # it is then sent with the ordinary tools
     asked = Size(prose=overhead + measure(request.system, ruler) + measure(text_of(request.messages[-1]), ruler))
     window = _summariser_window(plan) or LARGEST_TOKENS
     return window - scaled_tokens(log.size.plus(log.checkpoint_size).plus(asked), log, plan.inputs)
@@ -366,12 +362,6 @@ def _shows_sent(log: Log, plan: SummaryPlan) -> bool:
     return answered is not None and plan.step.cut.index <= answered
 
 
-def _newest_request(log: Log) -> str:
-    """Return what the user asked for last."""
-    said = (placed.message for placed in reversed(log.live) if is_genuine_user(placed.message))
-    return next((text_of(message).strip() for message in said), "")
-
-
 def _kept_text(log: Log, plan: SummaryPlan) -> str:
     """Return what code will write next to the summary, in short, so that the summary need not repeat it."""
     ledger = without_settled(ledger_before(log, plan.step.cut), log, plan.step.cut)
@@ -399,39 +389,27 @@ def _newest_path(log: Log) -> WorkPath | None:
     return next((reply.path for reply in replies if reply.path is not None), None)
 
 
-def _earlier(log: Log) -> str:
-    """Return the older summary that the new one merges."""
-    return "" if log.checkpoint is None else log.checkpoint.narrative or log.checkpoint.text
-
-
 def _judge(log: Log, plan: SummaryPlan, answer: Answer) -> Verdict:
     ruler = token_ruler(log.rendering.estimate)
     answer_tokens = measure(answer.text, ruler) if hard_fault(answer) is None else 0
     if not plan.inputs.policy.summary.judged:
         fault = hard_fault(answer) or _room_fault(log, plan, answer_tokens)
         return Verdict(answer.text, judged=False) if fault is None else Verdict("", (fault,), judged=False)
-    head = log.live[: plan.step.cut.index]
-    replaced = log.checkpoint_size.measure + sum(log.size_of(placed).measure for placed in head)
-    additions = plan.additions
+    replaced = log.checkpoint_size.measure + sum(log.size_of(one).measure for one in log.live[: plan.step.cut.index])
+    known, additions = "", plan.additions
+    if log.checkpoint is not None:
+        known = without_marks(log.checkpoint.text)
+        doubtful = () if log.checkpoint.verdict is None else log.checkpoint.verdict.marked
+        for sentence in doubtful:  # repeating it does not make it true
+            known = known.replace(sentence, "")
     return judge(
         answer,
         _head(log, plan),
         tail=_tail(log, plan),
-        known="\n".join((_known(log), plan.system, additions.focus, additions.replacement, *additions.contexts)),
+        known="\n".join((known, plan.system, additions.focus, additions.replacement, *additions.contexts)),
         replaced_tokens=replaced,
         answer_tokens=answer_tokens,
     )
-
-
-def _known(log: Log) -> str:
-    """Return the text of earlier folds without the sentences that were doubtful then: repeating does not make them true."""
-    if log.checkpoint is None:
-        return ""
-    doubtful = () if log.checkpoint.verdict is None else log.checkpoint.verdict.marked
-    text = without_marks(log.checkpoint.text)
-    for sentence in doubtful:
-        text = text.replace(sentence, "")
-    return text
 
 
 def _room_fault(log: Log, plan: SummaryPlan, answer_tokens: int) -> Fault | None:
