@@ -305,7 +305,8 @@ class _Evidence:
         self.injected: list[frozenset[str]] = []
         self.changed: set[str] = set()
         self.commands: list[str] = []
-        self.delegates = self.restores = False
+        self.delegates = False
+        self.restored: set[str] = set()
         self.values: dict[tuple[str, str], list[float]] = {}
         self.failed_run = self.failed_output = ""
         self.passed: set[float] = set()
@@ -340,8 +341,17 @@ class _Evidence:
         if command:
             self._take_run(command, result.output, failed)
         if phrases.RESTORES.search(command):
-            self.values.clear()
-            self.restores = True
+            named = {
+                path.rsplit("/", 1)[-1].lower()
+                for path in phrases.FILE.findall(command)
+                if phrases.EXTENSION.search(path)
+            }
+            self.restored |= named or {""}
+            self.values = {
+                key: values
+                for key, values in self.values.items()
+                if named and key[0].rsplit("/", 1)[-1].lower() not in named
+            }
         if failed:
             return
         for path, operation in file_operations(call, arguments, result.output):
@@ -604,7 +614,9 @@ def _undone(sentence: str, evidence: _Evidence) -> Iterator[str]:
     if name in evidence.known.lower() or name not in evidence.lower:
         return
     if phrases.UNCHANGED_FILE.match(after):
-        if not evidence.restores and any(one.endswith(f"/{path.lstrip('./')}") for one in evidence.changed):
+        if not evidence.restored & {"", name} and any(
+            one.endswith(f"/{path.lstrip('./')}") for one in evidence.changed
+        ):
             yield "the record shows a change of it"
         return
     if phrases.DELETED.match(after) and not phrases.UNCHANGED.search(re.split("[,;，；]", after)[0]):

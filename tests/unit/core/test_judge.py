@@ -183,6 +183,27 @@ def test_the_language_is_the_users(said: str, summary: str, accepted: bool) -> N
     assert verdict(summary, history=numbered((user(said),))).is_accepted is accepted
 
 
+@pytest.mark.parametrize(
+    ("said", "is_noted"),
+    [
+        ("テストを必ず実行してください。", True),
+        ("Bitte die Tests ausführen, und nicht auf den Port achten.", True),
+        ("Please run the tests.", False),
+        ("ok", False),
+    ],
+)
+def test_an_english_summary_names_the_difference(said: str, is_noted: bool) -> None:
+    """B5: an English summary for a user of another language is accepted, reported, and asks for the user's language."""
+    note = "(The user does not write in English. Answer in the language of the user's messages.)"
+    summary = "Everything was tested and found to be good."
+    found = verdict(summary, history=numbered((user(said),)))
+    repeated = verdict(f"{summary}\n\n{note}", history=numbered((user(said),)))
+
+    assert found.text == (f"{summary}\n\n{note}" if is_noted else summary)
+    assert found.faults == (("language",) if is_noted else ())
+    assert repeated.text.count(note) == 1
+
+
 def test_a_writing_that_was_used_is_nobody_elses() -> None:
     """B5: after a short answer in Latin letters, a summary in what was spoken before is as good as it was."""
     told = "テストを実行し、すべて成功した。残りはドキュメントだけである。"
