@@ -51,9 +51,10 @@ from infold.core.messages import (
     results_of,
     text_of,
 )
-from infold.core.summary_request import Agent, assemble_system
+from infold.core.summary_request import Agent, SummaryRequest, assemble_system
 from infold.errors import InfoldError, ModelBusy, ModelOverflow, SummaryFailed, WindowExceeded
 from infold.formats.registry import format_named
+from infold.formats.requests import native_betas
 from infold.formats.tools import tool_items
 from infold.ports import Calling, Model, ModelRequest, Replied, Said, Thought
 from infold.session.context import ReplyMetadata
@@ -341,6 +342,13 @@ class Loop:
     def go_on(self) -> RunEnded:
         """Continue from where the session stands, as after an abort or a crash."""
         return self._run()
+
+    def summary_request(self, request: SummaryRequest) -> ModelRequest:
+        """Return a request for a summary that shares the prefix of the last step's: the same tools, one more message."""
+        wire = format_named(self._model.format)
+        items = [*self._session.encode(request.messages[:-1]), *wire.encode_new(request.messages[-1])]
+        betas = native_betas(wire) if self._session.log.native else ()
+        return ModelRequest(items, request.system, self._specs, request.output_tokens, betas)
 
     def _run(self, prompt: str | None = None) -> RunEnded:
         self._emit(RunStarted(self._session.log.session_id, self._model.ref.full_name, self._root))

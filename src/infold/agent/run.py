@@ -32,6 +32,7 @@ from infold.core.summary_request import Agent, SummaryRequest, escape_record
 from infold.errors import ModelError
 from infold.formats.registry import format_named
 from infold.formats.requests import is_truncating_host
+from infold.models.streaming import read_summary
 from infold.ports import (
     Clock,
     FullStore,
@@ -39,7 +40,6 @@ from infold.ports import (
     ModelRequest,
     Said,
     SessionKey,
-    Summariser,
     SummariserOutput,
 )
 from infold.session.process_settings import plugins_from, settings_from
@@ -117,8 +117,17 @@ def open_run(
     known = lookup(model.ref.full_name).entry
     agent = find_agent(options.agent) if known.calls_tools else TALK
     stated = _session_settings(settings, model, agent, options, summarises=known.summarises)
-    summariser = _announce_summaries(summariser_for(stated.summariser), key, ui)
-    stated = replace(stated, on_event=ui.emit, summariser=summariser)
+
+    def summarise(request: SummaryRequest) -> SummariserOutput | Iterable[SummariserOutput]:
+        """Announce and carry out a request for a summary; one that shares the last step's prefix is sent as a step is."""
+        assert summariser is not None
+        ui.emit(SummaryStarted(key.session_id))
+        if not request.shares_prefix:
+            return summariser(request)
+        return read_summary(model.ref, format_named(model.format), model.stream(loop.summary_request(request)))
+
+    summariser = summariser_for(stated.summariser)
+    stated = replace(stated, on_event=ui.emit, summariser=None if summariser is None else summarise)
     found = _served_window(model, options.address) if stated.window is None else None
     if found is not None:
         stated = replace(stated, window=found.tokens)
@@ -163,6 +172,7 @@ def _session_settings(
         working_window=options.working_window or None,
         summariser=stated.summariser or (model.summarise if summarises else None),
         format=model.format,
+        shares_prefix=stated.summariser is None and summarises,
         offers_native=stated.summariser is None and getattr(model, "offers_native", False),
         recall=settings.recall.enabled and agent.allows_tools,
         recovers=not is_truncating_host(urlsplit(options.address).netloc)
@@ -177,18 +187,6 @@ def _served_window(model: Model, address: str) -> ServedWindow | None:
     if not address or not isinstance(model, ServedModel):
         return None
     return ServedWindows().find(address, model.ref.id, model.ask_server)
-
-
-def _announce_summaries(summariser: Summariser | None, key: SessionKey, ui: UserInterface) -> Summariser | None:
-    """Wrap the summariser so that every attempt emits `SummaryStarted`."""
-    if summariser is None:
-        return None
-
-    def summarise(request: SummaryRequest) -> SummariserOutput | Iterable[SummariserOutput]:
-        ui.emit(SummaryStarted(key.session_id))
-        return summariser(request)
-
-    return summarise
 
 
 def _toolbox(session: Session, settings: Settings, options: RunOptions, ui: UserInterface, *, rules: Rules) -> Toolbox:

@@ -70,6 +70,9 @@ FILLED_SHARE = 0.95
 LATER_PART = 8
 """A summariser is shown no more characters of the kept tail than this part of its window in tokens."""
 
+REQUEST_PART = 16
+"""The request in progress is quoted with no more characters than this part of the summariser's window in tokens."""
+
 LONGEST_FAULT = 300
 """Characters of the fault in a second request. Room for them is left at the first try too, so that a head that is asked for
 in pieces is divided in the same way at the second."""
@@ -255,7 +258,8 @@ def _ask(log: Log, plan: SummaryPlan, bill: _Bill) -> ModelAnswer:
     additions = plan.additions
     if policy.judged:  # documents have their own prompt
         asked = (text_of(placed.message) for placed in reversed(log.live) if is_genuine_user(placed.message))
-        additions = replace(additions, request=next(asked, "").strip(), beside=policy.ledger, output_tokens=budget)
+        newest = next(asked, "").strip()[: _summariser_window(plan) // REQUEST_PART]
+        additions = replace(additions, request=newest, beside=policy.ledger, output_tokens=budget)
     if plan.step.native:
         first_kept = log.live[plan.step.cut.index].message.id
         shown = view(log, policy, brought=plan.sends_all)
