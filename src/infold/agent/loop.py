@@ -343,12 +343,11 @@ class Loop:
         """Continue from where the session stands, as after an abort or a crash."""
         return self._run()
 
-    def summary_request(self, request: SummaryRequest) -> ModelRequest:
-        """Return a request for a summary that shares the prefix of the last step's: the same tools, one more message."""
-        wire = format_named(self._model.format)
-        items = [*self._session.encode(request.messages[:-1]), *wire.encode_new(request.messages[-1])]
-        betas = native_betas(wire) if self._session.log.native else ()
-        return ModelRequest(items, request.system, self._specs, request.output_tokens, betas)
+    def with_prefix(self, request: SummaryRequest) -> SummaryRequest:
+        """Return a request for a summary with what the last step's request began with: its messages, tools and header."""
+        betas = native_betas(format_named(self._model.format)) if self._session.log.native else ()
+        items = tuple(self._session.encode(request.messages[:-1]))
+        return replace(request, items=items, tools=self._specs, betas=betas)
 
     def _run(self, prompt: str | None = None) -> RunEnded:
         self._emit(RunStarted(self._session.log.session_id, self._model.ref.full_name, self._root))

@@ -32,7 +32,6 @@ from infold.core.summary_request import Agent, SummaryRequest, escape_record
 from infold.errors import ModelError
 from infold.formats.registry import format_named
 from infold.formats.requests import is_truncating_host
-from infold.models.streaming import read_summary
 from infold.ports import (
     Clock,
     FullStore,
@@ -119,12 +118,10 @@ def open_run(
     stated = _session_settings(settings, model, agent, options, summarises=known.summarises)
 
     def summarise(request: SummaryRequest) -> SummariserOutput | Iterable[SummariserOutput]:
-        """Announce and carry out a request for a summary; one that shares the last step's prefix is sent as a step is."""
+        """Announce a request for a summary and carry it out."""
         assert summariser is not None
         ui.emit(SummaryStarted(key.session_id))
-        if not request.shares_prefix:
-            return summariser(request)
-        return read_summary(model.ref, format_named(model.format), model.stream(loop.summary_request(request)))
+        return summariser(loop.with_prefix(request) if request.shares_prefix else request)
 
     summariser = summariser_for(stated.summariser)
     stated = replace(stated, on_event=ui.emit, summariser=None if summariser is None else summarise)

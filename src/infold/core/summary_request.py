@@ -171,7 +171,8 @@ class SummaryRequest(Struct, frozen=True):
     """A request to the summariser: its system prompt, its messages, and its maximum output.
 
     `shares_prefix`: the messages are those of the ordinary request with one more at the end, so that the provider's
-    cache serves it if it is sent with the same tools. `is_native`: the provider is to compact `items`, the first messages
+    cache serves it if it is sent with the same tools; `items`, `tools` and `betas` are that request's where the agent asks.
+    `is_native`: the provider is to compact `items`, the first messages
     of the ordinary request in the caller's shape, by its own means: with the same system prompt and `tools`, and with
     these `instructions` where it takes any. Its whole reply is the answer.
     """
@@ -184,6 +185,7 @@ class SummaryRequest(Struct, frozen=True):
     instructions: str = ""
     items: tuple[Any, ...] = ()
     tools: Any = None
+    betas: tuple[str, ...] = ()
 
 
 def assemble_system(agent_text: str, call_text: str, user_text: str) -> str:

@@ -82,12 +82,14 @@ class AnthropicMessages:
     def summarise(self, request: SummaryRequest) -> Iterator[str | ModelAnswer]:
         """Yield a summary in pieces, then the whole with usage and cost.
 
-        Nothing is cached: the same request is never sent twice, and cache writes cost extra.
+        A request that shares the ordinary one's prefix is sent like it and read from the cache. Of others nothing is cached:
+        the same request is never sent twice, and cache writes cost extra.
         """
         if request.is_native:
             return iter((self._compact(request),))
-        asked = self._body(build_summary_request(ANTHROPIC_MESSAGES, request))
-        return read_summary(self.ref, ANTHROPIC_MESSAGES, self._heard(asked))
+        asked = build_summary_request(ANTHROPIC_MESSAGES, request)
+        pieces = self.stream(asked) if request.shares_prefix else self._heard(self._body(asked))
+        return read_summary(self.ref, ANTHROPIC_MESSAGES, pieces)
 
     def _compact(self, request: SummaryRequest) -> ModelAnswer:
         """Have the provider compact the first messages of a request; what it has cached of them serves it."""

@@ -50,7 +50,10 @@ def _piece_of(delta: Delta) -> Heard:
 
 
 def build_summary_request(wire: WireFormat, request: SummaryRequest) -> ModelRequest:
-    """Return the request for a summary in a wire format; it offers no tools."""
+    """Return the request for a summary in a wire format; it offers no tools unless it shares the ordinary request's prefix."""
+    if request.shares_prefix and request.items:
+        shown = [*request.items, *wire.encode_new(request.messages[-1])]
+        return ModelRequest(shown, request.system, request.tools or (), request.output_tokens, request.betas)
     items = without_bound_thinking(wire, wire.encode(request.messages, Decoded(wire.name, (), ())))
     return ModelRequest(items, request.system, output_tokens=request.output_tokens)
 

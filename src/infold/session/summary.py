@@ -254,8 +254,7 @@ class _Bill:
 
 def _ask(log: Log, plan: SummaryPlan, bill: _Bill) -> ModelAnswer:
     """Ask once: with the ordinary request if that is cheaper and fits, else record by record (summary of summaries)."""
-    policy, budget = plan.inputs.policy.summary, plan.step.budget_tokens
-    additions = plan.additions
+    policy, budget, additions = plan.inputs.policy.summary, plan.step.budget_tokens, plan.additions
     if policy.judged:  # documents have their own prompt
         asked = (text_of(placed.message) for placed in reversed(log.live) if is_genuine_user(placed.message))
         newest = next(asked, "").strip()[: _summariser_window(plan) // REQUEST_PART]
