@@ -121,5 +121,6 @@ def test_i05_an_earlier_request_is_told_as_past() -> None:
     text = checkpoint.text
     assert text.index(PAST) < text.index("first request") < text.index(REQUEST)
     assert text.index("latest request") < text.index("And the harbour?")
-    assert text.index("Other requests") < text.index(LATEST)
+    assert text.index("Rules the user laid down") < text.index(LATEST.removeprefix("Good. "))
+    assert text.index("Other requests") < text.index("- Good. …")
     assert told_of(ready).count(REQUEST) == 1

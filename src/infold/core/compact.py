@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from infold.core.checkpoint_text import CheckpointText, render_checkpoint
 from infold.core.cut import Cut, head_size, kept_size, newest_turns_within
 from infold.core.entries import (
+    NARRATIVE,
     Checkpoint,
     Clipping,
     Entry,
@@ -20,6 +21,7 @@ from infold.core.entries import (
     MessageEntry,
     Pruning,
     Rejection,
+    add_narrative,
     handle_of,
     split_handle,
 )
@@ -70,13 +72,17 @@ def ledger_before(log: Log, cut: Cut) -> Ledger:
 
 
 def without_settled(ledger: Ledger, log: Log, cut: Cut) -> Ledger:
-    """Return the ledger to show with the kept tail: without what the tail has settled, changed, ended or answered."""
-    if not (ledger.todos or ledger.errors or ledger.jobs or ledger.questions):
+    """Return the ledger to show with the kept tail: without what the tail has settled, changed, ended, answered or taken
+    back; if the user asks for something in it, no earlier request is the latest."""
+    is_asked = bool(ledger.requests) and any(logged.is_persons for logged in log.live[cut.index :])
+    if not (is_asked or ledger.todos or ledger.errors or ledger.jobs or ledger.questions):
         return ledger
     tail = ((logged.sequence, logged.message) for logged in log.live[cut.index :])
     later = merge(ledger, extract(tail, log.pins, ledger))
     return replace(
         ledger,
+        latest_request=ledger.latest_request if later.latest_request == ledger.latest_request else None,
+        revoked=later.revoked,
         todos=ledger.todos if later.todos == ledger.todos else (),
         errors=tuple(error for error in ledger.errors if error in later.errors),
         jobs=tuple(job for job in ledger.jobs if job in later.jobs),
@@ -391,7 +397,7 @@ def _text(ledger: Ledger, step: Summarise | Fold, inputs: PlanInputs, log: Log, 
     if narrative and not summary.ledger:
         return _with_prefix(CheckpointText(narrative), summary.prefix)
     rule = log.rendering.estimate
-    taken = estimate(narrative, rule)
+    taken = estimate(f"{NARRATIVE}\n{narrative}", rule) if narrative else 0
     for room in _rooms(step, inputs, log):
         folded = render_checkpoint(
             ledger,
@@ -402,7 +408,7 @@ def _text(ledger: Ledger, step: Summarise | Fold, inputs: PlanInputs, log: Log, 
         )
         if not folded.stubbed:
             break
-    body = f"{folded.text}\n\n{narrative}" if narrative else folded.text
+    body = add_narrative(folded.text, narrative) if narrative else folded.text
     stubbed = tuple(dict.fromkeys((*folded.stubbed, *ledger.forgotten)))
     return _with_prefix(CheckpointText(body, stubbed, room), summary.prefix)
 

@@ -177,7 +177,7 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag
     @property
     def note(self) -> str:
         """The part of the text that code wrote; next to a provider's own summary, also what that one invented."""
-        written = self.text.removesuffix(self.narrative).rstrip() if self.narrative else self.text
+        written = without_narrative(self.text, self.narrative) if self.narrative else self.text
         verdict = self.verdict if self.native else None
         if verdict is None:
             return written
@@ -189,6 +189,24 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag
 
 
 _WRONG = "Of what the summary at the beginning says, the record knows better:"
+
+
+NARRATIVE = "Summary written by a model; where it differs from what follows, that is right:"
+"""The heading of a model's words in a checkpoint's text."""
+
+
+def add_narrative(text: str, narrative: str) -> str:
+    """Return the text that code wrote with a model's words in it, under their own heading, right behind its opening."""
+    opening, blank, rest = text.partition("\n\n")
+    return f"{opening}\n\n{NARRATIVE}\n{narrative}{blank}{rest}"
+
+
+def without_narrative(text: str, narrative: str) -> str:
+    """Return the text of a checkpoint without a model's words, which stand at its end in older ones."""
+    opening, found, rest = text.partition(f"\n\n{NARRATIVE}\n{narrative}")
+    return f"{opening}{rest}" if found else text.removesuffix(narrative).rstrip()
+
+
 _DOUBTS = "The summary at the beginning mentions what the record does not show; check it before you rely on it"
 
 

@@ -1,15 +1,17 @@
 """Extract a ledger from messages by code: requests and rules, files, commands, failures, todos, running jobs.
 
-Messages are read once, oldest first. The first part finds rules in a user's text and refusals of calls, the second
-reads tool calls and results of the known agents, `extract` brings both together.
+Messages are read once, oldest first. The first part reads refusals of calls, the second tool calls and results of the
+known agents, `extract` brings both together with what the user said, of which `ledger.py` knows what is a rule.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from msgspec.structs import replace
 
+from infold.core.checkpoint_reader import read_checkpoint
 from infold.core.ledger import (
     CHECKPOINT_MARK,
     EMPTY_LEDGER,
@@ -20,13 +22,22 @@ from infold.core.ledger import (
     FileOperation,
     JobFact,
     Ledger,
+    NameFact,
     Quote,
+    Revocation,
     TodoFact,
+    constraint_sentences,
+    find_revoked,
+    is_lookup,
     later_operation,
     later_run,
     merge,
+    most_worth,
     note,
-    read_checkpoint,
+    sentences,
+    shell_parts,
+    spoken_sentences,
+    states_rule,
 )
 from infold.core.messages import (
     AssistantMessage,
@@ -43,118 +54,6 @@ from infold.core.messages import (
     quote_document,
 )
 
-LONGEST_SENTENCE = 600
-"""A longer line is treated as pasted material instead of a rule."""
-
-
-_ENGLISH = (
-    r"must(?:n['’]t)?|never|always|do not|don['’]t|dont|only|avoid|without|make sure|ensure|should(?: not|n['’]t)|shall|"
-    r"may not|can['’]t|cannot|forbidden|prohibited|not allowed|required?|mandatory|no matter what|under no circumstances|"
-    r"at all times|stick to|leave .{1,60} (?:alone|untouched|as (?:it is|is|they are))|"
-    r"keep .{1,60} (?:unchanged|intact|as (?:it is|is|they are))|instead of|rather than|prefer|refrain|important"
-)
-
-
-_EUROPEAN = (
-    r"niemals|nie|immer|muss|müssen|darf|dürfen|nicht|nur|kein(?:e[nmrs]?)?|ausschließlich|verboten|"
-    r"jamais|toujours|doit|doivent|(?:ne |n['’]).{1,40} pas|uniquement|seulement|interdit|"
-    r"nunca|siempre|debe[ns]?|solo|sólo|solamente|prohibido|evita|"
-    r"no (?:toque|use|cambie|modifique|borre|elimine|añada|agregue|escriba|haga|ponga|cree|ejecute|instale|suba)[ns]?|"
-    r"não|sempre|apenas|deve|mai|soltanto|non \w+re|"
-    r"никогда|всегда|нельзя|не (?:надо|нужно|\w+(?:й|йте|и|ите|ь|ьте))|только|обязательно|долж(?:ен|на|но|ны)|запрещено"
-)
-
-
-_MARKS = re.compile(
-    rf"(?<![\w-])(?:{_ENGLISH}|{_EUROPEAN})(?![\w-])"
-    r"|不要|不能|不可|不得|不准|不许|勿|禁止|必须|必須|务必|一定要|只能|只用|只改|始终|永远|避免|绝不|保持.{1,40}不变"
-    r"|(?:^|[，。；：、,;:（(*.-]\s?|[请应须需可]|(?<!主)要)仅(?!仅)|仅(?:限|供|允许|可|需|须)"
-    r"|(?<![特分区级类识判性差鉴告个])别(?![的人名处])"
-    r"|必ず|絶対|禁止|ないで|ないこと|てはいけ|てはなら|てはダメ|のみ|だけ|常に|避け|べき"
-    r"|하지\s?마|하지\s?말|지\s?마세요|지\s?말|말고|말아|반드시|절대|금지|항상|만\s?사용|꼭|안\s?됩니다|안\s?돼|않도록",
-    re.IGNORECASE,
-)
-
-
-_ASKS_BACK = re.compile(
-    r"\W*(?:(?:and|so|but|ok|okay|hm+|also|well|wait|oh|then)\b\W*)*(?:"
-    r"(?:is|are|was|were|does|did|has|isn['’]t|aren['’]t|wasn['’]t|weren['’]t|doesn['’]t|didn['’]t|hasn['’]t)|"
-    r"(?:do|don['’]t|have|haven['’]t) (?:we|i|you(?! ever| dare)|they)|"
-    r"(?:can['’]t|couldn['’]t|should|shouldn['’]t|shall|must|wouldn['’]t|won['’]t) "
-    r"(?:we|i|you|they|it|this|that|these|those|there|the)|"
-    r"(?:can|could|would|will) (?:i|they|it|this|that|these|those|there|the)|"
-    r"(?:can|could|would|will) (?:you|we)(?!.*\b(?:never|always|only|not|don['’]t|avoid|refrain|make sure|ensure|stick to|"
-    r"keep|leave|without|instead of|rather than)\b)|"
-    r"(?:can|could|would|will) you (?:please )?(?:tell me|explain|find out|show me|(?:check|see) (?:if|whether|why|what))|"
-    r"why(?! not| don['’]t (?:we|you))|(?:what|how)(?! about)|who|which|"
-    r"(?:when|where) (?:is|are|was|were|do|does|did|can|could|should|must|will|would|shall)"
-    r")(?!\w)",
-    re.IGNORECASE,
-)
-"""Beginnings of a question that asks for information; "could you never …?" and "why don't you only …?" ask for a rule.
-"""
-
-
-_QUESTION = re.compile(r"(?<!\bok)(?<!\bokay)(?<!\balright)(?<!\bplease)[?？]\W*$", re.IGNORECASE)
-
-
-_SEEKS_ASSENT = re.compile(
-    r"(?:(?<!\bis )(?<!\bare )(?<!\bbe )(?<!['’]s )(?<!\bit )(?<!\bthis )(?<!\bthe )\b(?:right|correct)"
-    r"|[,–—-]\s*(?:oder|verdad|non)|(?<!\w)(?:no|yeah|yes|huh|innit|nicht wahr)|对吧|对吗|是吧|是吗|ですよね)\s*[?？]\W*$",
-    re.IGNORECASE,
-)
-
-
-_BIDS = re.compile(
-    r"\W*(?:please |pls |just )*(?:never|always|only|don['’]?t|do not|make sure|ensure|avoid|keep|leave|use|stick to|refrain)\b"
-    r"|\W*(?:请|不要|别|必须|禁止|务必)",
-    re.IGNORECASE,
-)
-"""Beginnings of a sentence that gives an order, whether or not it then asks for assent."""
-
-
-_PASTED_LINES = re.compile(
-    r"^[^\w\n]{0,3}(?:\d{4}-\d\d-\d\d[T ]|[A-Z][a-z]{2} {1,2}\d{1,2} )?\d\d:\d\d:\d\d\b.*$"
-    r'|^[ \t{\[]*"[\w$ .-]+"[ \t]*:[ \t]*(?:["{\[\d-]|true|false|null).*[\]},"][ \t]*$',
-    re.MULTILINE,
-)
-"""Lines that people do not type: log lines with a time in front, and JSON."""
-
-
-_PASTED_ERROR = re.compile(
-    r"\W{0,3}(?:(?:[A-Za-z_]\w*\.)*[A-Z]?\w*(?:Error|Exception)(?: ?\[[^\]]*\])?: |(?:error(?:\[\w+\])?|fatal|panic): "
-    r"|\[?(?:ERROR|FATAL|DEBUG|TRACE)\b[\]:| ]|\[(?:INFO|WARN|WARNING)\]|npm ERR! "
-    r"|[A-Za-z_]{2,}(?:\.\w+)*\.\d+(?:\.\w+)*: |\S+:\d+(?::\d+)?:? (?:error|warning|note|fatal)\b|at \S+ ?\(|[⎿⏺])"
-)
-"""How programs begin an error report: its kind, its place in a file or in a request, its severity."""
-
-
-_BREAKS = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
-
-
-_FENCES = re.compile(r"(```|~~~).*?(?:\1|\Z)", re.DOTALL)
-
-
-def sentences(text: str) -> tuple[str, ...]:
-    """Return a text's sentences and lines, trimmed, otherwise unchanged."""
-    return tuple(piece for piece in (part.strip() for part in _BREAKS.split(text) if part) if piece)
-
-
-def constraint_sentences(text: str) -> tuple[str, ...]:
-    """Return the sentences of a user's text that state a rule, verbatim, in order; pasted text does not count."""
-    spoken = _PASTED_LINES.sub("", _FENCES.sub("\n", text))
-    return tuple(filter(_states_rule, sentences(spoken)))
-
-
-def _states_rule(sentence: str) -> bool:
-    """Return whether a sentence gives an order, instead of asking a question."""
-    if len(sentence) > LONGEST_SENTENCE or not _MARKS.search(sentence) or _PASTED_ERROR.match(sentence):
-        return False
-    if _SEEKS_ASSENT.search(sentence):
-        return _BIDS.match(sentence) is not None
-    return not (_QUESTION.search(sentence) and _ASKS_BACK.match(sentence))
-
-
 _DECLINED = re.compile(
     r"\s*(?:Error: *)?(?:"
     r"The user doesn['’]t want to (?:proceed with this tool use|take this action right now)\b|"
@@ -166,12 +65,9 @@ _DECLINED = re.compile(
 )
 """In this order: Claude Code, OpenCode and Copilot, Cline and related agents, Codex, Gemini."""
 
-
 _SAID = re.compile(r"(?:the user said|following feedback|user feedback): *", re.IGNORECASE)
 
-
 _TAGGED = re.compile(r"\s*<feedback>(.*?)</feedback>", re.DOTALL)
-
 
 _ADDED_NOTE = re.compile(r"\n[^\S\n]*+Note: The user['’]s next message may contain ")
 """What Claude Code adds for the model after the person's words."""
@@ -196,40 +92,30 @@ def decline_reason(result: ToolResultPart) -> str:
 
 Arguments: TypeAlias = Mapping[str, object]
 
-
 LONGEST_COMMAND, LONGEST_LINE = 300, 240
 """Characters of a command or an error line that a ledger quotes; the whole is in the log."""
-
 
 _PATH_KEYS = (
     "file_path", "filePath", "path", "filename", "file_name", "file", "target_file", "notebook_path",
     "absolute_path", "relative_path", "target", "uri",
 )  # fmt: skip
 
-
 _COMMAND_KEYS = ("command", "cmd", "script", "shell_command", "commandLine", "code")
-
 
 _TODO_KEYS = ("todos", "plan", "items", "tasks", "task_list")
 
-
 _TODO_TEXT_KEYS = ("content", "step", "text", "title", "task", "subject", "description")
 
-
 _JOB_KEYS = ("session_id", "bash_id", "shell_id", "shellId", "sessionId", "task_id", "agentId", "pid")
-
 
 _QUESTION_TOOL = re.compile(
     r"ask_?(?:the_?)?(?:user|human|question|followup)|request_?user_?input|^question$", re.IGNORECASE
 )
 """Tools by which agents put a question to the user: Claude Code, OpenCode, Codex, Cline and related agents."""
 
-
 _SHELL_NAME = re.compile(r"bash|shell|terminal|exec|run|command|cmd|powershell|ipython|python", re.IGNORECASE)
 
-
 _SHELL_SWITCHES = ("-c", "-lc", "-Command", "/c")
-
 
 _OPERATIONS: tuple[tuple[FileOperation, re.Pattern[str]], ...] = (
     ("deleted", re.compile(r"delete|remove|unlink|(?:^|_)rm(?:_|$)", re.IGNORECASE)),
@@ -239,9 +125,7 @@ _OPERATIONS: tuple[tuple[FileOperation, re.Pattern[str]], ...] = (
     ("read", re.compile(r"read|view|open|cat|get|load|show", re.IGNORECASE)),
 )
 
-
 _PATCHED = re.compile(r"^\*\*\* (Add File|Update File|Delete File|Move to): (.+)$", re.MULTILINE)
-
 
 _PATCH_OPERATIONS: dict[str, FileOperation] = {
     "Add File": "written",
@@ -250,57 +134,58 @@ _PATCH_OPERATIONS: dict[str, FileOperation] = {
     "Move to": "moved",
 }
 
+_TELLING = re.compile(
+    r"(?<![\w./@+-])(?:[\w.@+-]*/[\w./@+-]*\w|(?=\w*?(?:[a-z][A-Z]|_|\d))[A-Za-z_]\w{4,}|[A-Z][A-Z0-9]{4,}|"
+    r"[A-Z]{2,}-\d[\w-]*|\d[\d,.]*\d\d)(?!\w)"
+)
+"""A path, a name that is unlike a word (a digit, an underscore, camel case or capitals in it), or a value."""
 
 _DEFINED = re.compile(
     r"\b(?:def|class|func|fn|fun|function|type|interface|struct|enum|trait|impl|const|module|message|table)\s+"
     r"(?:\([^()\n]*\)\s*)?([A-Za-z_$][\w$]{2,})"
 )
 
+_LINE_ENDS = re.compile(r"\n+|(?<=[,;{}]) (?=\")")
+
+_LINE_NUMBER = re.compile(r"^\s*\d{1,6}(?:→|\t|\s*\||:(?!\d))")
+"""How tools that show a file number its lines."""
+
+USED_WEIGHT, COUNT_POWER, MOST_COUNTED = 4, 0.7, 20
+"""A name that the agent used in a call weighs as much more than one that it was only shown; the weight grows with the
+number of times it occurred, less and less. Fitted on recorded sessions to which names were used later."""
+
+LONGEST_READ, LONGEST_PIECE = 30_000, 48
+"""Characters of a text that are searched for telling lines, and of such a line that are kept."""
 
 _SHOWN_FILE = re.compile(r"\[File: (.+?) \(\d+ lines total\)\]")
-
 
 _OPEN_FILE = re.compile(r"\(Open file: (.+?)\)\s")
 """How SWE-agent's `open`, `create` and `edit`, which need not name a file, show which one is open."""
 
-
 _EDITOR_COMMAND = re.compile(r"(?:open|create|edit)\b(?![-/.=])")
-
 
 _TOLD_FILE = re.compile(r"\bfile: (\S.*)$")
 """How SpecStory describes a file tool's call, whose arguments it does not keep."""
 
-
 _EXIT_WORDS = r"(?:exit(?:ed)?(?: with)?(?: exit)?[ _]?(?:code|status)|return[ _]?code)[\"'\s:=>]*(-?\d{1,3})\b"
-
 
 _EXIT_AT_HEAD = re.compile(rf"^\W{{0,3}}(?:process |command )?{_EXIT_WORDS}", re.IGNORECASE | re.MULTILINE)
 
-
 _EXIT_AT_TAIL = re.compile(_EXIT_WORDS, re.IGNORECASE)
-
 
 _REFUSED = re.compile(r"\s*(?:ERROR|Error):|\s*Your proposed edit has introduced")
 """How tools without a status of their own (OpenHands' editor, SWE-agent's) begin the report of a failure."""
 
-
 _ANSWERED_NO = re.compile(r"(?:git (?:-C \S+ )?)?(?:[efz]?grep|rg|ag|diff|cmp)\b|(?:test|\[\[?) ")
 """Commands whose status 1 is an answer: no match, the two differ, the test is false."""
-
-
-_SHELL_QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
-
 
 _COMPARED = ("<", ">", "+", "-", " ", "@@")
 """Beginnings of the lines in which `diff` shows what it compared."""
 
-
 _NOTIFIED = re.compile(r"<task-id>([^<]{1,80})</task-id>.{0,400}?<status>(\w+)</status>", re.DOTALL)
 """How Claude Code reports, in a message of the user's role, that a background job has ended."""
 
-
 _UNDER_WAY = ("running", "pending", "in_progress")
-
 
 _RUNNING = re.compile(
     r"running with session ID:? *([\w-]+)|shellId: *([\w-]+) is still running|"
@@ -308,27 +193,21 @@ _RUNNING = re.compile(
     r"(?:running|moved|working) (?:in|to) (?:the )?background(?: with ID:? *([\w-]+)| \(PID:? *(\d+))?"
 )
 
-
 _STILL_RUNNING = re.compile(r"running with session ID|<status>running|is still running")
-
 
 _TASK_CREATED = re.compile(r"Task #(\w+) created")
 
-
 _CHECKBOX = re.compile(r"^[ \t]*(?:[-*] |\d+\. )?\[(.)\] +(.+)$", re.MULTILINE)
-
 
 _CHECKED = {" ": "pending", "x": "completed", "X": "completed", "-": "in_progress", "~": "in_progress"}
 
-
 _FRAME = re.compile(
-    r"\W*(?:chunk id|wall time|process exited|exit code|original token count|output|returncode)\b", re.IGNORECASE
+    r"\W*(?:chunk id|wall time|process (?:exited|running)|exit code|original token count|output|returncode)\b",
+    re.IGNORECASE,
 )
 """What agents put around a command's output; it says nothing about the failure."""
 
-
 _NAMED_ERROR = re.compile(r"^.*\b\w*(?:Error|Exception|Failure)\b: .+$|^.*\b(?:panic|fatal|FAILED)\b.*$", re.MULTILINE)
-
 
 _ERROR = re.compile(
     r"^.*\b(?:error|failed|failure|cannot|can't|unable|denied|not found|no such|undefined|invalid|exception|traceback)\b.*$",
@@ -355,15 +234,30 @@ def file_operations(
     return ((path, operation),)
 
 
-def names_defined(call: ToolCallPart, arguments: Arguments, path: str) -> tuple[str, ...]:
-    """Return what the text that a call writes into a file defines: functions, types, constants, each once."""
+def written_text(call: ToolCallPart, arguments: Arguments, path: str) -> str:
+    """Return the text that a call writes into a file."""
     values = arguments.items() if arguments else (("", call.arguments),)
-    written = "\n".join(
+    return "\n".join(
         _section(str(value), path)
         for key, value in values
         if key not in _PATH_KEYS and not key.lower().startswith(("old", "command"))
     )
-    return tuple(dict.fromkeys(_DEFINED.findall(written)))
+
+
+def telling_names(text: str) -> list[str]:
+    """Return the names, paths and values in a text that say what it is about: what it defines, and what is unlike a word."""
+    return [*_TELLING.findall(text), *_DEFINED.findall(text)]
+
+
+def shorten_line(line: str, name: str) -> str:
+    """Return the piece of a line around a name, on one line and without the number that a tool put before it."""
+    text = " ".join(_LINE_NUMBER.sub("", line).split())
+    if len(text) <= LONGEST_PIECE:
+        return text
+    place = text.find(name)
+    start = text.rfind(" ", 0, max(0, place - LONGEST_PIECE // 3)) + 1
+    end = text.rfind(" ", place + len(name), start + LONGEST_PIECE)
+    return text[start : max(end, place + len(name))]
 
 
 def _section(text: str, path: str) -> str:
@@ -421,10 +315,15 @@ def todos_after(
 
 def running_job(call: ToolCallPart, result: ToolResultPart) -> str:
     """Return the id of the job a call left running (the call's own if the result names none); empty if there is none."""
-    found = _RUNNING.search(result.output[:400]) or _RUNNING.search(result.output[-400:])
+    found = running_job_in(result.output)
     if found is None:
         return ""
     return next((group for group in found.groups() if group), call.call_id)
+
+
+def running_job_in(output: str) -> re.Match[str] | None:
+    """Return the place at either end of an output that says that a job still runs."""
+    return _RUNNING.search(output[:400]) or _RUNNING.search(output[-400:])
 
 
 def jobs_no_longer_running(arguments: Arguments, result: ToolResultPart) -> tuple[str, ...]:
@@ -460,7 +359,7 @@ def is_failure(result: ToolResultPart, command: str = "") -> bool:
 
 def _answers_no(command: str, output: str) -> bool:
     """Return whether status 1 of a command line is the answer of its last command, and its output shows no error."""
-    last = re.split(r"[;&|]", _SHELL_QUOTED.sub("''", command))[-1].strip()
+    last = next(reversed(shell_parts(command)), "")
     told = (line for line in output.splitlines() if not line.startswith(_COMPARED) and not _EXIT_AT_TAIL.search(line))
     return _ANSWERED_NO.match(last) is not None and not any(_ERROR.match(line) for line in told)
 
@@ -511,15 +410,16 @@ def _title(item: Mapping[str, object]) -> str:
     return str(next((value for key in _TODO_TEXT_KEYS if (value := item.get(key))), ""))
 
 
-LONGEST_REPORT = 400
-"""Characters of a closing reply that a ledger quotes."""
+MOST_COUNTS = 3
+"""How many lines with counts of passed and failed tests a command's outcome has: some programs write one a line."""
 
+LONGEST_REPORT, LONGEST_ANSWER = 400, 48
+"""Characters of a closing reply that a ledger quotes, and bytes of a request that is taken for the answer to a question."""
 
 _DECISION = re.compile(
     r"\b(?:decided|chose|choose|instead|went with|will use|going with|opted|settled on)\b|决定|改用|采用|決定|に変更|결정",
     re.IGNORECASE,
 )
-
 
 _FINDING = re.compile(
     r"https?://|(?<![\w#])#\d{2,}\b|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,40}\b"
@@ -527,11 +427,12 @@ _FINDING = re.compile(
 )
 """What makes a sentence worth quoting: a reference or a figure, which cannot be guessed."""
 
-
 _SUMMARY_OUTCOME = re.compile(
-    r"^.*\b\d+ (?:passed|failed|errors?|tests?|failures?|skipped|warnings?)\b.*$|^(?:ok|FAIL|PASS)\b.*$",
+    r"^.{0,100}\b\d+ (?:pass(?:ed|ing)?|fail(?:ed|ing|ures?)?|pending|errors?|tests?|skipped|warnings?)\b.{0,100}$"
+    r"|^(?:ok|FAIL|PASS|FAILED)\b.{0,100}$|^(?:test result|Tests|Test Suites):? .{1,150}$",
     re.MULTILINE,
 )
+"""Counts of pytest, jest, mocha, bun, go, cargo and the like."""
 
 
 def extract(
@@ -557,12 +458,14 @@ class _Extractor:
         self.requests: list[Quote] = []
         self.attachments: list[Quote] = []
         self.constraints: list[Quote] = []
+        self.revoked: list[Revocation] = []
+        self.older_requests = before.requests
         self.pinned: list[Quote] = []
         self.decisions: list[Quote] = []
         self.findings: list[Quote] = []
         self.reports: list[Quote] = []
         self.answers: list[Quote] = []
-        self.question: Quote | None = None
+        self.question = before.questions[-1] if before.questions else None
         self.todos = before.todos
         self.calls: dict[str, tuple[ToolCallPart, str]] = {}
         self.jobs: dict[str, JobFact] = {}
@@ -572,6 +475,8 @@ class _Extractor:
         self.files: dict[str, FileFact] = {}
         self.commands: dict[str, CommandFact] = {}
         self.errors: dict[str, ErrorFact] = {}
+        self.texts: list[tuple[str, str, str]] = []
+        self.used: set[str] = set()
         self.settled: dict[str, None] = {}
 
     def see(self, sequence: int, message: Message) -> None:
@@ -629,8 +534,16 @@ class _Extractor:
     def _hear(self, handle: str, text: str) -> None:
         if not text.strip():
             return
-        self.requests.append(Quote(handle, text.strip()))
-        self.constraints += [Quote(handle, sentence) for sentence in constraint_sentences(text)]
+        asked = self.question.text if self.question is not None and len(text.strip().encode()) <= LONGEST_ANSWER else ""
+        before = (*self.older_requests, *self.requests)
+        for sentence in spoken_sentences(text):
+            earlier = (Quote(quote.handle, one) for quote in before for one in spoken_sentences(quote.text))
+            revoked = find_revoked(sentence, earlier)
+            if revoked is not None:
+                self.revoked.append(Revocation(revoked, Quote(handle, sentence)))
+            elif states_rule(sentence):
+                self.constraints.append(Quote(handle, sentence))
+        self.requests.append(Quote(handle, text.strip(), asked))
         self.question = None
 
     def _read(self, handle: str, text: str, *, is_report: bool) -> None:
@@ -647,6 +560,7 @@ class _Extractor:
     def _settle(self, call: ToolCallPart, result: ToolResultPart, handle: str) -> None:
         arguments = arguments_of(call)
         command = command_of(call, arguments)
+        self.used.update(telling_names("\n".join(map(str, arguments.values()))[:LONGEST_READ]))
         operations = file_operations(call, arguments, result.output)
         if is_declined(result, operations):
             self._hear(handle, decline_reason(result))
@@ -656,19 +570,25 @@ class _Extractor:
             self.answers.append(Quote(handle, f"{questions}\n→ {result.output.strip()}"))
         origins = [path for path, _ in operations] or [command or call.tool]
         if command:
+            self.texts.append((command, handle, command))
             note(self.commands, command, _command_fact(command, result, handle), later_run)
+        known = {**self.older_jobs, **self.jobs}
+        polled = next((known[job].description for job in map(str, map(arguments.get, _JOB_KEYS)) if job in known), "")
         for job in jobs_no_longer_running(arguments, result):
             self._end(job, result, handle)
         if is_failure(result, command):
-            self.errors[origins[0]] = ErrorFact(origins[0], failure_line(result), handle)
+            if not (command and is_lookup(command)):
+                self.errors[origins[0]] = ErrorFact(origins[0], failure_line(result), handle)
             return
         for origin in origins:
             self.errors.pop(origin, None)
             self.settled[origin] = None
         for path, operation in operations:
             changed = operation != "read"
-            names = names_defined(call, arguments, path)[:MOST_NAMES] if changed else ()
-            note(self.files, path, FileFact(path, operation, int(changed), handle, names), later_operation)
+            self.texts.append((path, handle, written_text(call, arguments, path) if changed else result.output))
+            note(self.files, path, FileFact(path, operation, int(changed), handle), later_operation)
+        if not operations:
+            self.texts.append((polled or command or _describe(call, arguments), handle, result.output))
         todos = todos_after(self.todos or (), call, arguments, result.output)
         self.todos = todos if todos or self.todos is not None else None
         job = "" if operations else running_job(call, result)
@@ -714,16 +634,45 @@ class _Extractor:
             ended=tuple(self.ended),
             attachments=tuple(self.attachments),
             answers=tuple(self.answers),
+            revoked=tuple(self.revoked),
+            names=self._names(),
         )
         if self.folded is EMPTY_LEDGER:
             return seen
         return replace(merge(self.folded, seen), settled=seen.settled, ended=seen.ended)
 
+    def _names(self) -> tuple[NameFact, ...]:
+        """Return the names, paths and values of the texts seen, each with the line where it stood last."""
+        counts: Counter[str] = Counter()
+        places: dict[str, tuple[str, str, str]] = {}
+        for source, handle, text in reversed(self.texts):
+            for line in _LINE_ENDS.split(text[:LONGEST_READ]):
+                if _FRAME.match(line):
+                    continue
+                for name in telling_names(line):
+                    counts[name] += 1
+                    places.setdefault(name, (line, source, handle))
+        facts = (
+            NameFact(
+                name,
+                line,
+                source,
+                handle,
+                round(min(counts[name], MOST_COUNTED) ** COUNT_POWER * (USED_WEIGHT if name in self.used else 1), 1),
+            )
+            for name, (line, source, handle) in places.items()
+            if len(name) <= LONGEST_PIECE
+        )
+        worth = most_worth(facts)[:MOST_NAMES]
+        return tuple(replace(fact, line=shorten_line(fact.line, fact.name)) for fact in worth)
+
 
 def _command_fact(command: str, result: ToolResultPart, handle: str) -> CommandFact:
-    found = _SUMMARY_OUTCOME.findall(result.output[-4_000:])
-    outcome = found[-1].strip()[:160] if found else ""
-    return CommandFact(command, handle, exit_status_of(result), outcome)
+    found = dict.fromkeys(line.strip() for line in _SUMMARY_OUTCOME.findall(result.output[-4_000:])[-MOST_COUNTS:])
+    status = exit_status_of(result)
+    if status is None and not found and result.status == "completed" and not running_job_in(result.output):
+        return CommandFact(command, handle, outcome="ok" if not _REFUSED.match(result.output) else "failed")
+    return CommandFact(command, handle, status, ", ".join(found)[:160])
 
 
 def _describe(call: ToolCallPart, arguments: Arguments) -> str:

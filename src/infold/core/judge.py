@@ -23,11 +23,10 @@ from infold.core.entries import Fault, Verdict
 from infold.core.extract import (
     arguments_of,
     command_of,
-    constraint_sentences,
     file_operations,
     is_failure,
-    sentences,
 )
+from infold.core.ledger import constraint_sentences, sentences
 from infold.core.messages import (
     AssistantMessage,
     Finish,

@@ -1,4 +1,4 @@
-"""The facts a fold may not lose, as values that can be merged.
+"""The facts a fold may not lose, as values that can be merged, and which of the user's sentences are rules.
 
 A `Ledger` is extracted from messages by code (`extract.py`), never from a model's memory. Ledgers of successive heads
 merge, so that facts known only from an older checkpoint are carried on: the later fact wins if both concern the same
@@ -8,8 +8,8 @@ is carried on as one by `carry_state`.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from typing import Literal, TypeAlias, TypeVar, get_args
+from collections.abc import Callable, Iterable
+from typing import Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,30 +29,53 @@ from infold.core.messages import (
     is_opaque,
 )
 
+CHECKPOINT_MARK = "[Earlier conversation, folded."
+"""The beginning of every text that a fold writes."""
+
 FileOperation: TypeAlias = Literal["read", "written", "edited", "deleted", "moved"]
 
 MOST_FILES, MOST_COMMANDS, MOST_ERRORS, MOST_QUOTES, MOST_NARRATIVES = 1_000, 300, 60, 500, 3
 """How many facts of each kind a checkpoint carries; older ones stay in the log and are found by recall."""
 
-MOST_NAMES = 24
-"""Maximum number of defined names carried per file."""
+MOST_NAMES, HALF_WORTH = 500, 60
+"""How many names from files and results a checkpoint carries, and after how many messages one is worth half."""
 
 
-class Quote(Struct, frozen=True):
-    """Verbatim words, and the handle of the part they are from."""
+class Quote(Struct, frozen=True, omit_defaults=True):
+    """Verbatim words, the handle of the part they are from, and the question of the agent that they answer, if any."""
 
     handle: str
     text: str
+    asked: str = ""
+
+
+class Revocation(Struct, frozen=True):
+    """A rule that the user took back, and the words that did."""
+
+    rule: Quote
+    by: Quote
 
 
 class FileFact(Struct, frozen=True, omit_defaults=True):
-    """A file, the last operation on it, the number of its changes, and what was defined in it, newest first."""
+    """A file, the last operation on it, and the number of its changes."""
 
     path: str
     operation: FileOperation
     edits: int
     handle: str
-    names: tuple[str, ...] = ()
+
+
+class NameFact(Struct, frozen=True):
+    """A name, path or value, a piece of the line where it stood last, the file or call that it is from, and its weight.
+
+    The weight grows with how often the name occurred, and is larger if the agent itself used it.
+    """
+
+    name: str
+    line: str
+    source: str
+    handle: str
+    weight: float
 
 
 class CommandFact(Struct, frozen=True, omit_defaults=True):
@@ -97,6 +120,7 @@ class Ledger(Struct, frozen=True, omit_defaults=True):
     next summary replaces. `attachments` are the media and documents that came with the user's words, `answers` what the
     user replied to questions that the agent asked by a tool, with the question. `forgotten` names
     the instructions that did not fit when this ledger was merged; they are reported once and are then only in the log.
+    `revoked` are rules that the user took back since, `names` what files and results named.
     """
 
     first_request: Quote | None = None
@@ -119,6 +143,8 @@ class Ledger(Struct, frozen=True, omit_defaults=True):
     ended: tuple[str, ...] = ()
     attachments: tuple[Quote, ...] = ()
     answers: tuple[Quote, ...] = ()
+    revoked: tuple[Revocation, ...] = ()
+    names: tuple[NameFact, ...] = ()
 
 
 EMPTY_LEDGER = Ledger()
@@ -133,6 +159,7 @@ def merge(older: Ledger, newer: Ledger) -> Ledger:
     constraints = _unique((*older.constraints, *newer.constraints))
     attachments = _unique((*older.attachments, *newer.attachments))
     answers = _unique((*older.answers, *newer.answers))
+    settled = {*newer.settled, *(fact.origin for fact in newer.errors)}
     running = (job for job in older.jobs if not job.id or job.id not in newer.ended)
     return Ledger(
         first_request=older.first_request or newer.first_request,
@@ -142,7 +169,7 @@ def merge(older: Ledger, newer: Ledger) -> Ledger:
         pinned=_unique((*older.pinned, *newer.pinned)),
         files=_merge_facts(older.files, newer.files, lambda fact: fact.path, later_operation)[-MOST_FILES:],
         commands=_merge_facts(older.commands, newer.commands, lambda fact: fact.command, later_run)[-MOST_COMMANDS:],
-        errors=_merge_errors(older, newer)[-MOST_ERRORS:],
+        errors=(*(fact for fact in older.errors if fact.origin not in settled), *newer.errors)[-MOST_ERRORS:],
         todos=older.todos if newer.todos is None else newer.todos,
         decisions=_unique((*older.decisions, *newer.decisions))[-MOST_ERRORS:],
         findings=_unique((*older.findings, *newer.findings))[-MOST_COMMANDS:],
@@ -153,6 +180,8 @@ def merge(older: Ledger, newer: Ledger) -> Ledger:
         forgotten=_unique((*_dropped(requests), *_dropped(constraints), *_dropped(attachments), *_dropped(answers))),
         attachments=attachments[-MOST_QUOTES:],
         answers=answers[-MOST_QUOTES:],
+        revoked=_unique((*older.revoked, *newer.revoked))[-MOST_QUOTES:],
+        names=most_worth(_merge_facts(older.names, newer.names, lambda fact: fact.name, _later_name))[:MOST_NAMES],
     )
 
 
@@ -179,13 +208,23 @@ def later_operation(before: FileFact, fact: FileFact) -> FileFact:
     operation, handle = fact.operation, fact.handle
     if operation == "read" and before.operation != "read":
         operation, handle = before.operation, before.handle
-    names = _unique((*fact.names, *before.names))[:MOST_NAMES]
-    return FileFact(fact.path, operation, before.edits + fact.edits, handle, names)
+    return FileFact(fact.path, operation, before.edits + fact.edits, handle)
 
 
 def later_run(before: CommandFact, fact: CommandFact) -> CommandFact:
     """Return a later run of the same command; the newest outcome counts."""
     return CommandFact(fact.command, fact.handle, fact.exit_status, fact.outcome, before.runs + fact.runs)
+
+
+def most_worth(names: Iterable[NameFact]) -> tuple[NameFact, ...]:
+    """Return names by their worth, the highest first: their weight, less for those that were last seen long ago."""
+    found = {fact: int(fact.handle.partition(".")[0]) for fact in names}
+    newest = max(found.values(), default=0)
+    return tuple(sorted(found, key=lambda fact: -fact.weight / (HALF_WORTH + newest - found[fact])))
+
+
+def _later_name(before: NameFact, fact: NameFact) -> NameFact:
+    return replace(fact, weight=before.weight + fact.weight)
 
 
 def _merge_facts(
@@ -197,9 +236,254 @@ def _merge_facts(
     return tuple(merged.values())
 
 
-def _merge_errors(older: Ledger, newer: Ledger) -> tuple[ErrorFact, ...]:
-    settled = {*newer.settled, *(fact.origin for fact in newer.errors)}
-    return (*(fact for fact in older.errors if fact.origin not in settled), *newer.errors)
+# Commands: which of them only look something up.
+
+OWN_FOLDER = re.compile(r"^cd \S+ && (?=\S)")
+"""The beginning of a command line that changes into a folder."""
+
+_SHELL_QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
+
+_SHELL_PARTS = re.compile(r"&&|\|\|?|;")
+
+_LOOKUP = re.compile(
+    r"(?:cat|sed -n|nl|head|tail|less|ls|ll|tree|find|fd|rg|[efz]?grep|ag|awk|cut|sort|uniq|wc|pwd|cd|which|type|file|stat|du|"
+    r"df|echo|printf|date|env|whoami|true|git (?:-C \S+ |--no-pager )*(?:status|log|diff|show|branch|blame|grep|ls-files|"
+    r"rev-parse|remote|worktree list)|gh (?:pr|issue|run) (?:list|view|diff|checks))"
+    r"(?![\w-])(?!.*(?<![0-9&])>(?!&|\s*/dev/null))(?!.* -(?:delete|exec)\b)"
+)
+
+
+def shell_parts(command: str) -> tuple[str, ...]:
+    """Return the commands of a command line, without what is quoted in them."""
+    parts = _SHELL_PARTS.split(_SHELL_QUOTED.sub("''", OWN_FOLDER.sub("", command)))
+    return tuple(part.strip() for part in parts if part.strip())
+
+
+def is_lookup(command: str) -> bool:
+    """Return whether a command line shows something and neither changes nor checks anything."""
+    return all(_LOOKUP.match(part) for part in shell_parts(command))
+
+
+# Rules: which of the user's sentences lay down one, and which take one back.
+
+LONGEST_SENTENCE = 1_500
+"""A longer line is treated as pasted material instead of a rule."""
+
+_ENGLISH = (
+    r"must(?:n['’]t)?|never|always|do not|don['’]t|dont|only|avoid|without|make sure|ensure|should(?: not|n['’]t)|shall|"
+    r"may not|can['’]t|cannot|forbidden|prohibited|not allowed|required?|mandatory|no matter what|under no circumstances|"
+    r"at all times|stick to|(?:stay|keep) (?:out|away|clear|off)|hands off|"
+    r"leave .{1,60} (?:alone|untouched|as (?:it is|is|they are))|"
+    r"keep .{1,60} (?:unchanged|intact|as (?:it is|is|they are))|instead of|rather than|prefer|refrain|important"
+)
+
+_EUROPEAN = (
+    r"niemals|nie|immer|muss|müssen|darf|dürfen|nicht|nur|kein(?:e[nmrs]?)?|ausschließlich|verboten|unterlass\w*|"
+    r"finger weg|lass\w* .{1,60} in ruhe|évite[zr]?|interdiction|laisse[zr]? .{1,60} tranquilles?|"
+    r"jamais|toujours|doit|doivent|(?:ne |n['’]).{1,40} pas|uniquement|seulement|interdit|"
+    r"nunca|siempre|debe[ns]?|solo|sólo|solamente|prohibido|evita|"
+    r"no (?:toque|use|cambie|modifique|borre|elimine|añada|agregue|escriba|haga|ponga|cree|ejecute|instale|suba)[ns]?|"
+    r"não|sempre|apenas|deve|mai|soltanto|non \w+re|"
+    r"никогда|всегда|нельзя|не (?:надо|нужно|\w+(?:й|йте|и|ите|ь|ьте))|только|обязательно|долж(?:ен|на|но|ны)|запрещено"
+)
+
+_PREFERENCES = r"should|needs? to|soll(?:en|te[nst]?|st)?|devrait|debería|следует"
+
+_MARKS = re.compile(
+    rf"(?<![\w-])(?:{_ENGLISH}|{_EUROPEAN}|{_PREFERENCES})(?![\w-])"
+    r"|不要|不能|不可|不得|不准|不许|不应|勿|禁止|必须|必須|务必|一定要|只能|只用|只改|始终|永远|避免|绝不|保持.{1,40}不变"
+    r"|(?:^|[，。；：、,;:（(*.-]\s?|[请应须需可]|(?<!主)要)仅(?!仅)|仅(?:限|供|允许|可|需|须)"
+    r"|(?<![特分区级类识判性差鉴告个])别(?![的人名处])"
+    r"|应该|应当|必ず|絶対|禁止|ないで|ないこと|てはいけ|てはなら|てはダメ|ないように|のみ|(?<!どれ)だけ|常に|避け|控え|手を出さ|触ら|そのまま|べき"
+    r"|하지\s?마|하지\s?말|지\s?마세요|지\s?말|말고|말아|반드시|절대|금지|항상|그대로|만\s?사용|꼭|안\s?됩니다|안\s?돼|않도록|해야",
+    re.IGNORECASE,
+)
+
+FORBIDS = re.compile(
+    r"(?<![\w-])(?:never|do not|don['’]t|dont|must(?: not|n['’]t)|should(?: not|n['’]t)|may not|can['’]t|cannot|forbidden|"
+    r"prohibited|not allowed|avoid|refrain|no matter what|under no circumstances|leave .{1,60} (?:alone|untouched)|"
+    r"(?:stay|keep) (?:out|away|clear|off)|hands off|unterlass\w*|finger weg|évite[zr]?|interdiction|"
+    r"nie(?:mals)?|nicht|kein(?:e[nmrs]?)?|verboten|jamais|(?:ne |n['’]).{1,40} pas|interdit|nunca|prohibido|evita|"
+    r"no [a-z]+[ae]s?|não|mai|никогда|нельзя|не|запрещено)(?![\w-])"
+    r"|不要|不能|不可|不得|不准|不许|勿|禁止|绝不|避免|(?<![特分区级类识判性差鉴告个])别(?![的人名处])"
+    r"|ないで|ないこと|ないように|てはいけ|てはなら|てはダメ|避け|控え|지\s?마|지\s?말|절대|금지|안\s?됩니다|안\s?돼|않도록",
+    re.IGNORECASE,
+)
+"""Words of a rule that forbids something."""
+
+ONE_TURN = re.compile(
+    r"(?<![\w-])(?:this (?:time|once)|for this (?:turn|step|answer|reply|one)|in (?:this|your next) (?:answer|reply|turn|step|"
+    r"message)|right now|before you (?:go on|continue)|diesmal|dieses mal|nur jetzt|in dieser antwort|"
+    r"cette fois|dans cette réponse|esta vez|en esta respuesta|(?:на|в) этот раз|в этом ответе)(?![\w-])"
+    r"|这次|这一次|这回|本次回复|今回|今だけ|この返信|이번",
+    re.IGNORECASE,
+)
+"""Words of an order that ends with the turn it was given in."""
+
+_LIFTS = re.compile(
+    r"(?<![\w-])(?:no longer (?:need|have|has|appl|valid|in force|necessary|required|forbidden|matter|count|hold|must|banned)|"
+    r"not .{0,60}\bany ?more|forget (?:about|what|the|that|my|it)|scratch that|never ?mind|"
+    r"(?:ignore|drop|scrap|disregard) (?:the|that|my|what) .{0,40}(?:rule|instruction|restriction|constraint|ban|said|limit)|"
+    r"revoke|retract|withdraw|i lift|take back|waive|(?:is|are) (?:lifted|void|obsolete|revoked|cancelled|withdrawn)|"
+    r"(?:is|are) (?:now )?(?:allowed|fine|ok|okay|permitted) (?:again|now)|"
+    r"nicht mehr|gilt nicht|vergiss|aufgehoben|hinfällig|nehme .{1,60} zurück|(?:wieder|jetzt) (?:erlaubt|in ordnung)|"
+    r"(?:ne |n['’]).{1,40} plus|oublie|annulée?|levée?|ya no|olvida|anulad[ao]|sin efecto|cancelad[ao]|"
+    r"больше не|отмен\w+|забудь|снят[оа]?|не действует)|n['’]t .{0,60}\bany ?more\b"
+    r"|不再|取消|作废|撤销|撤回|忘掉|忘记|不用再|不必再|无需再|解除"
+    r"|取り消|忘れて|なくても?(?:いい|よい|良い|構)|もう.{0,30}(?:ない|なくて)|無効"
+    r"|더\s?이상|취소|잊어|철회|해제|않아도|안 해도|필요\s?없",
+    re.IGNORECASE,
+)
+"""Words that take a rule back."""
+
+_ALLOWS = re.compile(
+    r"(?<![\w-])(?:you (?:can|may|are allowed to|are free to)|(?:it|that)['’]?s? (?:is )?(?:ok|okay|fine|allowed)|feel free|"
+    r"(?:is|are) (?:optional|allowed|(?:ok|okay|fine) (?:with|by) me)|go ahead|stop \w+ing|from (?:now|here) on|after all|"
+    r"du (?:darfst|kannst)|(?:darfst|kannst) du|(?:kann|können) jetzt|ab jetzt|ab sofort|doch|"
+    r"inutile|vas-y|tu peux|vous pouvez|désormais|finalement|puedes|a partir de ahora|можно|можешь|теперь)(?![\w-])"
+    r"|可以|现在能|改为|改成|允许|不限|也行|没关系|不用|随意"
+    r"|ていい|てよい|ても(?:いい|よい|良い|構|かま|大丈夫)|構いません|かまいません|これからは|今後は"
+    r"|도\s?(?:됩|돼|되|괜찮|좋)|이제",
+    re.IGNORECASE,
+)
+"""Words that permit something, which may have been forbidden."""
+
+_MAY = re.compile(r"(?<![\w-])(?:may|darf|dürfen|peut|peuvent|puede[ns]?|могут)(?![\w-])", re.IGNORECASE)
+"""Words that permit something, unless the sentence forbids or restricts anything."""
+
+_RESTRICTS = re.compile(
+    r"(?<![\w-])(?:only|if|nur|wenn|seule?s?|uniquement|seulement|si|solo|sólo|только)(?![\w-])", re.IGNORECASE
+)
+
+LEAST_LIFTED, LEAST_ALLOWED, LEAST_CHANGED = 0.25, 0.4, 0.5
+"""Share of an earlier sentence's own words that a sentence must repeat: to take it back, to permit what it forbids, and to
+permit something else than it says, where it forbids nothing."""
+
+_TERMS = re.compile(r"[぀-ヿ㐀-鿿]+|[가-힣]+|[^\W\d_]{3,}|\d+")
+
+_GENERAL_WORDS = (
+    "about after again all also and any are but can could does don for forget from had has have into longer may "
+    "more must need never not now only our please rule should that the them then there they this use was were "
+    "will with would you your aber auch auf aus das dass dem den der des die doch ein eine einen für gilt ich ist "
+    "kann mehr mit nicht noch nur oder regel sich sie und von wenn wird les une pour dans est pas plus que qui "
+    "sur tous vous règle las los una para con por regla como это как что для при так все правило "
+    "alone away hands keep leave off out stay finger lass ruhe weg laisse tranquille "
+)
+"""Words that say nothing about what a rule is about."""
+
+_GENERAL_TERMS = frozenset(_GENERAL_WORDS.split())
+
+_ASKS_BACK = re.compile(
+    r"\W*(?:(?:and|so|but|ok|okay|hm+|also|well|wait|oh|then)\b\W*)*(?:"
+    r"(?:is|are|was|were|does|did|has|isn['’]t|aren['’]t|wasn['’]t|weren['’]t|doesn['’]t|didn['’]t|hasn['’]t)|"
+    r"(?:do|don['’]t|have|haven['’]t) (?:we|i|you(?! ever| dare)|they)|"
+    r"(?:can['’]t|couldn['’]t|should|shouldn['’]t|shall|must|wouldn['’]t|won['’]t) "
+    r"(?:we|i|you|they|it|this|that|these|those|there|the)|"
+    r"(?:can|could|would|will) (?:i|they|it|this|that|these|those|there|the)|"
+    r"(?:can|could|would|will) (?:you|we)(?!.*\b(?:never|always|only|not|don['’]t|avoid|refrain|make sure|ensure|stick to|"
+    r"keep|leave|without|instead of|rather than)\b)|"
+    r"(?:can|could|would|will) you (?:please )?(?:tell me|explain|find out|show me|(?:check|see) (?:if|whether|why|what))|"
+    r"why(?! not| don['’]t (?:we|you))|(?:what|how)(?! about)|who|which|"
+    r"(?:when|where) (?:is|are|was|were|do|does|did|can|could|should|must|will|would|shall)"
+    r")(?!\w)",
+    re.IGNORECASE,
+)
+"""Beginnings of a question that asks for information; "could you never …?" and "why don't you only …?" ask for a rule.
+"""
+
+_QUESTION = re.compile(r"(?<!\bok)(?<!\bokay)(?<!\balright)(?<!\bplease)[?？]\W*$", re.IGNORECASE)
+
+_SEEKS_ASSENT = re.compile(
+    r"(?:(?<!\bis )(?<!\bare )(?<!\bbe )(?<!['’]s )(?<!\bit )(?<!\bthis )(?<!\bthe )\b(?:right|correct)"
+    r"|[,–—-]\s*(?:oder|verdad|non)|(?<!\w)(?:no|yeah|yes|huh|innit|nicht wahr)|对吧|对吗|是吧|是吗|ですよね)\s*[?？]\W*$",
+    re.IGNORECASE,
+)
+
+_BIDS = re.compile(
+    r"\W*(?:please |pls |just )*(?:never|always|only|don['’]?t|do not|make sure|ensure|avoid|keep|leave|use|stick to|refrain)\b"
+    r"|\W*(?:请|不要|别|必须|禁止|务必)",
+    re.IGNORECASE,
+)
+"""Beginnings of a sentence that gives an order, whether or not it then asks for assent."""
+
+_PASTED_LINES = re.compile(
+    r"^[^\w\n]{0,3}(?:\d{4}-\d\d-\d\d[T ]|[A-Z][a-z]{2} {1,2}\d{1,2} )?\d\d:\d\d:\d\d\b.*$"
+    r'|^[ \t{\[]*"[\w$ .-]+"[ \t]*:[ \t]*(?:["{\[\d-]|true|false|null).*[\]},"][ \t]*$',
+    re.MULTILINE,
+)
+"""Lines that people do not type: log lines with a time in front, and JSON."""
+
+_PASTED_ERROR = re.compile(
+    r"\W{0,3}(?:(?:[A-Za-z_]\w*\.)*[A-Z]?\w*(?:Error|Exception)(?: ?\[[^\]]*\])?: |(?:error(?:\[\w+\])?|fatal|panic): "
+    r"|\[?(?:ERROR|FATAL|DEBUG|TRACE)\b[\]:| ]|\[(?:INFO|WARN|WARNING)\]|npm ERR! "
+    r"|[A-Za-z_]{2,}(?:\.\w+)*\.\d+(?:\.\w+)*: |\S+:\d+(?::\d+)?:? (?:error|warning|note|fatal)\b|at \S+ ?\(|[⎿⏺])"
+)
+"""How programs begin an error report: its kind, its place in a file or in a request, its severity."""
+
+_BREAKS = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
+
+_FENCES = re.compile(r"(```|~~~).*?(?:\1|\Z)", re.DOTALL)
+
+
+def sentences(text: str) -> tuple[str, ...]:
+    """Return a text's sentences and lines, trimmed, otherwise unchanged."""
+    return tuple(piece for piece in (part.strip() for part in _BREAKS.split(text) if part) if piece)
+
+
+def constraint_sentences(text: str) -> tuple[str, ...]:
+    """Return the sentences of a user's text that state a rule, verbatim, in order; pasted text does not count."""
+    return tuple(filter(states_rule, spoken_sentences(text)))
+
+
+def spoken_sentences(text: str) -> tuple[str, ...]:
+    """Return the sentences of a user's text without what was pasted: code, log lines, error reports."""
+    spoken = _PASTED_LINES.sub("", _FENCES.sub("\n", text))
+    return tuple(one for one in sentences(spoken) if len(one) <= LONGEST_SENTENCE and not _PASTED_ERROR.match(one))
+
+
+def find_revoked(sentence: str, said: Iterable[Quote]) -> Quote | None:
+    """Return which earlier sentence of the user this one takes back: the one whose own words it repeats most, of equals
+    the newest; `None` if there is none, and for a question.
+
+    Words that only permit something must repeat more of it, above all if it is no rule.
+    """
+    lifts = _LIFTS.search(sentence) is not None
+    allows = _ALLOWS.search(sentence) or (_MAY.search(sentence) and not _RESTRICTS.search(sentence))
+    if not (lifts or allows) or _QUESTION.search(sentence) or (not lifts and FORBIDS.search(sentence)):
+        return None
+    best, highest, own = None, 0.0, _terms(sentence)
+    for quote in said:
+        terms = _terms(quote.text)
+        shared = len(terms & own)
+        is_rule = lifts or _MARKS.search(quote.text) is not None
+        least = LEAST_LIFTED if lifts else LEAST_ALLOWED if is_rule else LEAST_CHANGED
+        share = shared / max(1, len(terms)) if is_rule or shared > 1 else 0.0
+        if share >= max(least, highest) and quote.text != sentence:
+            best, highest = quote, share
+    return best
+
+
+def _terms(text: str) -> set[str]:
+    """Return the words of a text without their endings, pairs of characters where there are no spaces between words."""
+    terms: set[str] = set()
+    for word in _TERMS.findall(text.lower()):
+        if "가" <= word[0] <= "힣":
+            terms.add(word[:2])
+        elif "぀" <= word[0] <= "鿿":
+            pairs = (word[at : at + 2] for at in range(len(word) - 1))
+            terms.update(pair for pair in pairs if max(pair) > "ん")
+        elif word not in _GENERAL_TERMS:
+            terms.add(word[:5])
+    return terms
+
+
+def states_rule(sentence: str) -> bool:
+    """Return whether a sentence gives an order, instead of asking a question."""
+    if not _MARKS.search(sentence):
+        return False
+    if _SEEKS_ASSENT.search(sentence):
+        return _BIDS.match(sentence) is not None
+    return not (_QUESTION.search(sentence) and _ASKS_BACK.match(sentence))
 
 
 # State: what messages of the head set, and what is still in force behind a fold.
@@ -323,199 +607,3 @@ def _state_keys(message: Message, part: Part) -> tuple[str, ...]:
         key = f"until user: {part.text}" if message.until_user else part.text
         return (key,) if part.text.strip() and not part.ignored else ()
     return part.state if isinstance(part, TextPart | ReasoningPart) else ()
-
-
-# Read a ledger back from the text of a checkpoint.
-
-CHECKPOINT_MARK = "[Earlier conversation, folded."
-"""The beginning of every text that a fold writes."""
-
-_HINT = "The full text of anything marked with a number"
-
-_FENCE = '"""'
-"""Encloses a quote of several lines."""
-
-_HEADINGS = {
-    "Pinned": "pinned",
-    "The user's first request": "first",
-    "The user's latest request": "latest",
-    "Rules the user laid down": "constraints",
-    "Asked of the user and answered": "answers",
-    "Attached by the user": "attachments",
-    "Other requests": "others",
-    "From an earlier summary": "narratives",
-    "Files changed": "files",
-    "Files read": "files",
-    "Todo list as last written": "todos",
-    "Errors not seen to be settled": "errors",
-    "Questions still open": "questions",
-    "Started and not reported back": "jobs",
-    "Decisions": "decisions",
-    "Figures and references": "findings",
-    "Commands run": "commands",
-    "Reported to the user": "reports",
-}
-"""How the headings of a checkpoint's text begin, up to a comma: what follows says in which order things are listed."""
-
-_USERS_WORDS = frozenset({"pinned", "first", "latest", "constraints"})
-"""Kinds that are the user's own words. They come before what was attached, which may imitate their headings."""
-
-_HANDLE = re.compile(r"(?:;? recall \d+\.\d+(?=\]$)| \[\d+\.\d+\]$)")
-_MORE = re.compile(r"… and [\d,]+ more")
-_OPERATION = "|".join(get_args(FileOperation))
-_LISTED = re.compile(rf"({_OPERATION}): (.+)")
-_FILE = re.compile(rf"(.+?): ({_OPERATION})(?: \((\d+) times\))?(?:: (.+))?")
-_FOLDER = re.compile(r"Paths below are in (\S.*) unless they begin with a slash\.")
-_COMMAND = re.compile(r"`(.+?)`(?: → exit (-?\d{1,3}))?(?: \((.*)\))?", re.DOTALL)
-_TODO = re.compile(r"\[([^\]\n]*)\] (.+)", re.DOTALL)
-_ERROR = re.compile(r"(.+?): (.+)", re.DOTALL)
-
-
-def read_checkpoint(text: str, handle: str) -> Ledger:
-    """Return what a checkpoint's text says; all of it has the handle of the part that holds the text.
-
-    It is for a caller that stores what it was given and brings a fold back, often with nothing left of it but role and text: the
-    next fold then replaces it by one of the same kind instead of quoting it. A line that is not recognised is kept as words of an
-    earlier summary, so that nothing is lost if the text was written by another version or by a person.
-    """
-    return _CheckpointReader(handle).read(text)
-
-
-class _CheckpointReader:
-    """The lines of a checkpoint by kind, in the order of the text."""
-
-    def __init__(self, handle: str) -> None:
-        self.handle = handle
-        self.folder = ""
-        self.words: dict[str, list[str]] = {}
-        self.others: list[str] = []
-
-    def read(self, text: str) -> Ledger:
-        kind, is_attached = "", False
-        for line in _entries(text):
-            found = "" if line.startswith("- ") else _kind_of(line)
-            if found and not (is_attached and found in _USERS_WORDS):
-                kind, is_attached = found, is_attached or found == "attachments"
-            elif not self._is_frame(line):
-                self._take(kind, line)
-        return self._ledger()
-
-    def _is_frame(self, line: str) -> bool:
-        """Return whether a line says nothing about the past; note the folder that paths are in."""
-        folder = _FOLDER.fullmatch(line)
-        if folder is not None:
-            self.folder = folder[1]
-        return folder is not None or line.startswith((CHECKPOINT_MARK, _HINT))
-
-    def _take(self, kind: str, line: str) -> None:
-        if not kind or kind == "narratives" or not line.startswith("- "):
-            self.others.append(line)
-            return
-        words = _HANDLE.sub("", line.removeprefix("- ").rstrip())
-        if len(words) >= 2 * len(_FENCE) and words.startswith(_FENCE) and words.endswith(_FENCE):
-            words = words[len(_FENCE) : -len(_FENCE)]
-        if not _MORE.fullmatch(words):
-            self.words.setdefault(kind, []).append(words)
-
-    def _ledger(self) -> Ledger:
-        first, latest = self._quotes("first"), self._quotes("latest")
-        files, commands = tuple(self._files()), tuple(self._commands())
-        todos = tuple(TodoFact(found[2], found[1]) for found in self._matches("todos", _TODO))
-        attached = (
-            f"{self.handle.partition('.')[0]}.0{self.handle.partition('.')[2]}"  # another one than the requests have
-        )
-        told = "\n".join(self.others).strip()
-        return Ledger(
-            first_request=next(iter(first), None),
-            latest_request=next(iter((*latest, *first)), None),
-            requests=(*first, *self._quotes("others"), *latest),
-            constraints=self._quotes("constraints"),
-            pinned=self._quotes("pinned"),
-            files=files,
-            commands=commands,
-            errors=tuple(map(self._error, self._newest_last("errors"))),
-            todos=todos or None,
-            decisions=self._quotes("decisions"),
-            findings=self._quotes("findings"),
-            questions=self._quotes("questions"),
-            reports=self._quotes("reports"),
-            narratives=(Quote(self.handle, told),) if told else (),
-            jobs=tuple(JobFact(words, self.handle) for words in self.words.get("jobs", ())),
-            attachments=tuple(Quote(attached, words) for words in self._newest_last("attachments")),
-            answers=self._quotes("answers"),
-        )
-
-    def _newest_last(self, kind: str) -> Iterable[str]:
-        """Return the lines of a kind oldest first: in the text the newest are first."""
-        return reversed(self.words.get(kind, []))
-
-    def _quotes(self, kind: str) -> tuple[Quote, ...]:
-        return tuple(Quote(self.handle, words) for words in self._newest_last(kind))
-
-    def _matches(self, kind: str, pattern: re.Pattern[str]) -> Iterator[re.Match[str]]:
-        """Yield the lines of a kind that can be read, in the order of the text; keep the others as they are."""
-        for words in self.words.get(kind, ()):
-            found = pattern.fullmatch(words)
-            if found is None:
-                self.others.append(f"- {words}")
-            else:
-                yield found
-
-    def _error(self, words: str) -> ErrorFact:
-        found = _ERROR.fullmatch(words)
-        return ErrorFact(found[1], found[2], self.handle) if found else ErrorFact(words, "", self.handle)
-
-    def _commands(self) -> Iterable[CommandFact]:
-        facts = [
-            CommandFact(found[1], self.handle, int(found[2]) if found[2] else None, found[3] or "")
-            for found in self._matches("commands", _COMMAND)
-        ]
-        return reversed(facts)
-
-    def _files(self) -> Iterable[FileFact]:
-        facts: dict[str, FileFact] = {}
-        for words in self.words.get("files", ()):
-            listed, one = _LISTED.fullmatch(words), _FILE.fullmatch(words)
-            if listed is not None:
-                for path in listed[2].split(", "):
-                    self._note(facts, path, listed[1])
-            elif one is not None:
-                names = tuple(one[4].split(", ")) if one[4] else ()
-                self._note(facts, one[1], one[2], int(one[3] or 1), names)
-            else:
-                self.others.append(f"- {words}")
-        return reversed(facts.values())
-
-    def _note(
-        self, facts: dict[str, FileFact], path: str, operation: str, edits: int = 1, names: tuple[str, ...] = ()
-    ) -> None:
-        path = path if path.startswith("/") else self.folder + path
-        known = next(one for one in _OPERATIONS if one == operation)
-        edits = 0 if known == "read" else edits
-        facts.setdefault(path, FileFact(path, known, edits, self.handle, names))
-
-
-_OPERATIONS: tuple[FileOperation, ...] = get_args(FileOperation)
-
-
-def _entries(text: str) -> Iterator[str]:
-    """Yield the lines of a text that are not blank; a quote of several lines is one."""
-    fenced: list[str] = []
-    for line in text.splitlines():
-        if fenced or (line.startswith(f"- {_FENCE}") and not _ends_quote(line.removeprefix(f"- {_FENCE}"))):
-            fenced.append(line)
-            if len(fenced) > 1 and _ends_quote(line):
-                yield "\n".join(fenced)
-                fenced = []
-        elif line.strip():
-            yield line
-    yield from fenced
-
-
-def _ends_quote(line: str) -> bool:
-    return _HANDLE.sub("", line.rstrip()).endswith(_FENCE)
-
-
-def _kind_of(line: str) -> str:
-    """Return the kind of what a heading announces; empty if the line is anything else."""
-    return _HEADINGS.get(line.rstrip(":").partition(",")[0], "") if line.endswith(":") else ""

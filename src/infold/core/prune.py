@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from infold.core.entries import Handle, handle_of
 from infold.core.log import Log, indices_within
-from infold.core.logged_message import LoggedMessage
+from infold.core.logged_message import LONGEST_KEPT_VALUE, LoggedMessage
 from infold.core.messages import ToolCallPart, ToolResultPart
 from infold.core.policy import PrunePolicy
 from infold.core.tokens import measure_part, tokens_in
@@ -67,12 +67,19 @@ def _candidates(log: Log, policy: PrunePolicy) -> Iterator[tuple[LoggedMessage, 
                 continue
             if isinstance(part, ToolCallPart) and not policy.arguments:
                 continue
+            if isinstance(part, ToolResultPart) and not (log.rendering.stub or is_worth_stub(part)):
+                continue
             if isinstance(part, ToolResultPart) and part.cleared:
                 return
             if hidden is not None and any(hiding.clip is None for hiding in hidden.hidden_by.get(position, ())):
                 return
             if not log.pins or handle_of(logged.sequence, position) not in log.pins:
                 yield logged, position
+
+
+def is_worth_stub(result: ToolResultPart) -> bool:
+    """Return whether a result is so long that infold's own stub, which has its length and its tool, says less than it."""
+    return len(result.output) >= LONGEST_KEPT_VALUE or bool(result.files) or result.cleared
 
 
 def _shown_measure(log: Log, logged: LoggedMessage, position: int) -> int:

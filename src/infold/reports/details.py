@@ -250,7 +250,7 @@ class CompactionDetail(Struct, frozen=True):
 
     @property
     def code_text(self) -> str:
-        """The part of the checkpoint that code wrote, without the model's summary after it."""
+        """The part of the checkpoint that code wrote, without the model's summary in it."""
         return self.checkpoint.note
 
     @property

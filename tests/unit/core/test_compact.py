@@ -7,9 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from infold.core.budget import Window, budget_for
+from infold.core.checkpoint_text import OPENING
 from infold.core.compact import CONTINUE_TEXT, CompactionResult, apply_step, checkpoint_for, compact
 from infold.core.cut import Cut
-from infold.core.entries import Checkpoint, Handle, MessageEntry, Pin
+from infold.core.entries import NARRATIVE, Checkpoint, Handle, MessageEntry, Pin
 from infold.core.events import Clipped, Compacted, Exceeded, InstructionStubbed, Pruned
 from infold.core.gauge import PlanInputs, estimated_tokens, gauge
 from infold.core.ledger import MOST_QUOTES
@@ -382,11 +383,11 @@ def test_a_models_words_stand_alone_in_a_document(name: str, narrative: str, exp
 
 
 def test_a_models_words_stand_beside_the_ledger_in_infold() -> None:
-    """B2, B4: what code took from the head comes first, then what the model wrote."""
+    """B2, B4: what the model wrote comes first, marked as a model's, then what code took from the head."""
     text = summarised(INFOLD, "The lexer is fine.").text
 
     assert "Never touch the lexer." in text
-    assert text.endswith("\n\nThe lexer is fine.")
+    assert text.startswith(f"{OPENING}\n\n{NARRATIVE}\nThe lexer is fine.\n\n")
 
 
 def test_without_a_model_the_fold_speaks() -> None:

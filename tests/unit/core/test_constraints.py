@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infold.core.extract import LONGEST_SENTENCE, constraint_sentences, sentences
+from infold.core.ledger import LONGEST_SENTENCE, constraint_sentences, sentences
 
 RULES = [
     "Never push to main.",

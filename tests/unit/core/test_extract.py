@@ -151,7 +151,7 @@ def test_a_file_that_speaks_of_exit_codes_was_read() -> None:
 
 
 def test_commands_carry_status_and_outcome() -> None:
-    """B4: a command's newest exit status and the line that sums it up; a status nobody told is none."""
+    """B4: a command's newest exit status and the lines that sum it up; without either, whether its result is a failure."""
     ledger = ledger_of(
         *bash("pytest", "E\n2 failed, 3 passed in 1s\n", exit_status=1),
         *bash("pytest", "5 passed in 1s", exit_status=0),
@@ -161,7 +161,7 @@ def test_commands_carry_status_and_outcome() -> None:
 
     assert ledger.commands == (
         CommandFact("pytest", "3.0", 0, "5 passed in 1s", runs=2),
-        CommandFact("ls", "5.0"),
+        CommandFact("ls", "5.0", outcome="ok"),
         CommandFact("make", "7.0", 2),
     )
 
@@ -364,16 +364,34 @@ def test_figures_and_references_are_quoted() -> None:
     ]
 
 
-def test_a_changed_file_has_the_names_defined_in_it() -> None:
-    """What is written into a file is known by its definitions, the newest first; reading defines nothing."""
+def test_names_are_kept_with_their_line_and_source() -> None:
+    """B4: what was written to a file, read in one or shown by a command is known by name, with a piece of its line."""
     ledger = ledger_of(
         user(),
         *ran("write", {"path": "a.py", "content": "def first(): ...\nclass Second: ..."}, "ok"),
         *ran("edit", {"path": "a.py", "old_string": "def gone(): ...", "new_string": "def third(): ..."}, "ok"),
-        *ran("read", {"path": "b.py"}, "def elsewhere(): ..."),
+        *ran("read", {"path": "b.py"}, "   12→RETRY_LIMIT = 5\nplain words"),
+        *bash("rg -n second_hand", "src/c.py:4: second_hand = " + "x, " * 40 + "\nWall time: 5.125 seconds"),
     )
+    names = {fact.name: fact for fact in ledger.names}
 
-    assert [fact.names for fact in ledger.files] == [("third", "first", "Second"), ()]
+    assert {name: (fact.source, fact.line) for name, fact in names.items()} == {
+        "first": ("a.py", "def first(): ..."),
+        "Second": ("a.py", "class Second: ..."),
+        "third": ("a.py", "def third(): ..."),
+        "RETRY_LIMIT": ("b.py", "RETRY_LIMIT = 5"),
+        "src/c.py": ("rg -n second_hand", "src/c.py:4: second_hand = x, x, x, x, x, x, x,"),
+        "second_hand": ("rg -n second_hand", "src/c.py:4: second_hand = x, x, x, x, x, x, x,"),
+    }
+    assert names["second_hand"].weight > names["src/c.py"].weight
+
+
+def test_what_a_poll_showed_is_its_commands() -> None:
+    """B4: names in the output of a job are found under the command that started it."""
+    start = ran("exec_command", {"cmd": "make"}, "Process running with session ID 7")
+    ledger = ledger_of(*start, *ran("write_stdin", {"session_id": 7}, "Process exited with code 0\nbuilt lib_quay.so"))
+
+    assert [(fact.name, fact.source) for fact in ledger.names] == [("lib_quay", "make")]
 
 
 def test_a_pinned_part_without_words_is_quoted_as_nothing() -> None:

@@ -5,14 +5,14 @@ import pytest
 from infold.core.checkpoint_text import (
     changed_lines,
     command_line,
-    error_lines,
     excerpt_lines,
     file_lines,
     quote_beginning,
     quote_verbatim,
+    render_checkpoint,
     shared_folder,
 )
-from infold.core.ledger import CommandFact, ErrorFact, FileFact, Quote
+from infold.core.ledger import CommandFact, ErrorFact, FileFact, Ledger, Quote
 
 
 def read(*paths: str) -> list[FileFact]:
@@ -36,13 +36,11 @@ def test_a_folder_most_paths_share_is_found(paths: tuple[str, ...], folder: str)
     assert shared_folder(read(*paths)) == folder
 
 
-def test_a_changed_file_tells_what_was_defined() -> None:
-    """A line has the path, the last operation, how often it was changed, and the newest names."""
-    fact = FileFact("/srv/project/src/a.py", "edited", 3, "5.0", ("parse", "Parser"))
+def test_a_changed_file_tells_what_was_done_to_it() -> None:
+    """A line has the path, the last operation, and how often it was changed."""
+    fact = FileFact("/srv/project/src/a.py", "edited", 3, "5.0")
 
-    assert changed_lines([fact], "/srv/project/", True, whole=1) == (
-        "- src/a.py: edited (3 times): parse, Parser [5.0]",
-    )
+    assert changed_lines([fact], "/srv/project/", True, whole=1) == ("- src/a.py: edited (3 times) [5.0]",)
     assert changed_lines([FileFact("b.md", "written", 1, "6.0")], "", False, whole=1) == ("- b.md: written",)
 
 
@@ -86,7 +84,17 @@ def test_an_error_tells_its_origin() -> None:
     """A file's error is told by its short path, a command's without its folder."""
     errors = [ErrorFact("/srv/project/src/a.py", "no match", "3.0"), ErrorFact("cd /x && make", "fatal", "4.0")]
 
-    assert error_lines(errors, "/srv/project/", True) == ("- src/a.py: no match [3.0]", "- make: fatal [4.0]")
+    files = read("/srv/project/src/a.py", "/srv/project/src/b.py")
+
+    folded = render_checkpoint(
+        Ledger(files=tuple(files), errors=tuple(errors)),
+        budget_tokens=500,
+        must_keep_tokens=100,
+        rule="features",
+        recall=True,
+    )
+
+    assert "newest first:\n- make: fatal [4.0]\n- src/a.py: no match [3.0]\n" in folded.text
 
 
 def test_quotations_are_shortened_only_as_excerpts() -> None:

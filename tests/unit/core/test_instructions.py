@@ -9,10 +9,11 @@ from infold.core.checkpoint_text import (
     LONGEST_EXCERPT,
     OTHERS,
     RULES,
+    TAKEN_BACK,
     UserInstructions,
     write_instructions,
 )
-from infold.core.ledger import Ledger, Quote
+from infold.core.ledger import Ledger, Quote, Revocation, spoken_sentences
 from infold.core.tokens import estimate
 
 LONG = Quote("0.0", "Describe every module of the parser. " * 40)
@@ -89,23 +90,95 @@ def test_what_has_no_room_at_all_is_counted_and_named() -> None:
     assert kept.tokens <= 150
 
 
-def test_a_long_request_that_is_not_the_first_or_latest_is_a_stub() -> None:
-    """B2: a long paste in between does not push short requests out, whatever the room; it says how long it is."""
+def test_a_long_request_is_whole_while_there_is_room() -> None:
+    """B38: no request is cut at a fixed length; a long one gets the room that short ones leave, else its beginning stands."""
     long = Quote("2.0", "x" * (LONGEST_EXCERPT + 1))
-    kept = told(Ledger(requests=(Quote("1.0", "Name it."), long, Quote("3.0", "y" * LONGEST_EXCERPT))))
-    _, whole, stub, named = kept.blocks[0].splitlines()
+    ledger = Ledger(requests=(Quote("1.0", "Name it."), long, Quote("3.0", "y" * LONGEST_EXCERPT)))
+    _, whole, stub, named = told(ledger, 120).blocks[0].splitlines()
 
+    assert told(ledger).blocks == (f"{OTHERS}\n- {'y' * LONGEST_EXCERPT}\n- {long.text}\n- Name it.",)
     assert (whole, named) == (f"- {'y' * LONGEST_EXCERPT}", "- Name it.")
     assert stub.endswith(f"… [{LONGEST_EXCERPT + 1} characters in all]")
-    assert kept.short == ("2.0",)
+    assert told(ledger, 120).short == ("2.0",)
 
 
-def test_a_long_paste_of_few_words_is_told_with_its_length() -> None:
-    """B2: what is long for its line breaks alone stands on one line all the same."""
-    kept = told(Ledger(requests=(Quote("2.0", "a\n" * LONGEST_EXCERPT),)))
+def test_of_a_paste_the_users_own_sentences_stay() -> None:
+    """B38: of a message too long for its room the sentences stay that were typed, not the code and the logs around them."""
+    paste = "\n".join(f"x[{n}] = {{0x{n}, 0x{n}}} << {n};" for n in range(400))
+    spoken = "The crane is on loan until May."
+    for text in (f"{spoken}\n{paste}", f"{paste}\n{spoken}", f"Here:\n```\n{paste}\n```\n{spoken}\n12:00:01 up"):
+        kept = told(Ledger(requests=(Quote("2.0", text),)), 400, recall=True)
 
-    assert kept.blocks[0].count("\n") == 1
-    assert kept.short == ("2.0",)
+        assert spoken in kept.blocks[0]
+        assert kept.blocks[0].startswith(OTHERS.replace(", verbatim", ", some shortened"))
+        assert kept.blocks[0].endswith(f"[{len(text):,} characters in all; recall 2.0]")
+        assert kept.short == ("2.0",)
+
+
+def test_prohibitions_have_room_before_other_rules() -> None:
+    """B38: where not all rules fit word for word, what is forbidden does."""
+    wishes = tuple(
+        Quote(f"{n}.0", f"Rule {n}: the report should always have a title of its own.") for n in range(1, 20)
+    )
+    kept = told(
+        Ledger(constraints=(Quote("0.0", "The old quay by the northern pier must never be touched by you."), *wishes)),
+        300,
+    )
+
+    assert "- The old quay by the northern pier must never be touched by you." in kept.blocks[0]
+    assert "1.0" in kept.short
+
+
+def test_what_was_taken_back_stands_with_the_words_that_did() -> None:
+    """B38: a rule that was taken back is no rule and stands in no request; said again later, it is one."""
+    said = Quote("0.0", "Build it. Never push. Use tabs.")
+    by = Quote("4.0", "You may push now.")
+    ledger = Ledger(
+        first_request=said,
+        requests=(said, Quote("2.0", "Never push."), by),
+        constraints=(Quote("0.0", "Never push."), Quote("2.0", "Never push.")),
+        revoked=(Revocation(Quote("2.0", "Never push."), by),),
+    )
+
+    assert told(ledger).blocks == (
+        f"{FIRST.replace(', verbatim', ', some shortened')}\n- Build it. [taken back] Use tabs.",
+        f"{TAKEN_BACK}\n- Never push. → You may push now.",
+    )
+    again = Ledger(constraints=(Quote("6.0", "Never push."),), revoked=ledger.revoked)
+    assert told(again).blocks[0] == f"{RULES}\n- Never push."
+
+
+def test_an_order_for_one_turn_ends_with_it() -> None:
+    """B38: what was to be done or not to be done this time is a rule only while it is the latest request."""
+    order = Quote("2.0", "This time don't run the tests.")
+    now = Ledger(latest_request=order, requests=(order,), constraints=(order,))
+    later = Ledger(latest_request=Quote("4.0", "Next."), requests=(order, Quote("4.0", "Next.")), constraints=(order,))
+
+    assert told(now).blocks == (f"{LATEST}\n- {order.text}",)
+    assert told(later).blocks == (f"{LATEST}\n- Next.", f"{OTHERS}\n- {order.text}")
+
+
+def test_an_answer_stands_with_its_question() -> None:
+    """B38: a short reply is quoted with the question it answers, each time it was given."""
+    ledger = Ledger(
+        latest_request=Quote("9.0", "Yes.", "Shall I push?"),
+        requests=(Quote("3.0", "Yes.", "Is the quay free?"), Quote("9.0", "Yes.", "Shall I push?")),
+    )
+
+    assert told(ledger).blocks == (
+        f'{LATEST}\n- Yes. (asked: "Shall I push?")',
+        f'{OTHERS}\n- Yes. (asked: "Is the quay free?")',
+    )
+
+
+def test_no_sentence_stands_twice() -> None:
+    """B38: a request leaves out the sentences that stand among the rules."""
+    asked = Quote("2.0", "Good. Never push. Now the docs.")
+
+    assert told(Ledger(requests=(asked,), constraints=(Quote("2.0", "Never push."),))).blocks == (
+        f"{RULES}\n- Never push.",
+        f"{OTHERS.replace(', verbatim', ', some shortened')}\n- Good. … Now the docs.",
+    )
 
 
 def test_other_requests_have_room_of_their_own() -> None:
@@ -150,6 +223,8 @@ def test_everything_is_word_for_word_or_named(
     text = "\n".join(kept.blocks)
     named = {quote.text for quote in (*asked, *laid_down) if quote.handle in kept.short}
 
-    assert all(quote.text in text or quote.text in named for quote in (*asked, *laid_down))
+    for quote in (*asked, *laid_down):
+        sentences = (quote.text, *spoken_sentences(quote.text))
+        assert sentences[0] in text or sentences[0] in named or all(sentence in text for sentence in sentences[1:])
     assert kept.tokens <= allowed + more
     assert told(ledger, allowed, more=more, recall=recall) == kept

@@ -18,6 +18,7 @@ from infold.core.ledger import (
     FileOperation,
     JobFact,
     Ledger,
+    NameFact,
     Quote,
     TodoFact,
     later_operation,
@@ -171,17 +172,18 @@ def test_what_was_forgotten_is_named_once() -> None:
     assert merge(Ledger(requests=quotes[:MOST_QUOTES]), EMPTY_LEDGER).forgotten == ()
 
 
-@given(st.lists(st.lists(st.sampled_from([f"name{n}" for n in range(40)]), max_size=30), max_size=6))
-def test_names_of_a_file_add_up_the_same_in_any_steps(edits: list[list[str]]) -> None:
-    """B3: one fold over all edits and one fold after each keep the same names, the newest first and each once."""
-    facts = [FileFact("a.py", "edited", 1, "1.0", tuple(dict.fromkeys(names))[:MOST_NAMES]) for names in edits]
-    at_once: dict[str, FileFact] = {}
-    for fact in facts:
-        note(at_once, "a.py", fact, later_operation)
-    stepwise = reduce(merge, (Ledger(files=(fact,)) for fact in facts), EMPTY_LEDGER)
+def test_names_add_up_and_the_most_worth_stay() -> None:
+    """B3: a name seen again weighs more and stands where it was seen last; beyond the most that are carried, the least
+    worth go."""
+    old = Ledger(
+        names=(NameFact("LIMIT", "LIMIT = 4", "a.py", "1.0", 2.0), NameFact("PORT", "PORT = 1", "a.py", "1.0", 1.0))
+    )
+    new = Ledger(names=(NameFact("LIMIT", "LIMIT = 5", "b.py", "9.0", 1.0),))
+    many = Ledger(names=tuple(NameFact(f"name_{n}", "", "c.py", "9.0", 2.0) for n in range(MOST_NAMES - 1)))
 
-    assert stepwise.files == tuple(at_once.values())
-    assert all(len(fact.names) <= MOST_NAMES for fact in stepwise.files)
+    assert merge(old, new).names == (NameFact("LIMIT", "LIMIT = 5", "b.py", "9.0", 3.0), old.names[1])
+    assert len(merge(merge(old, new), many).names) == MOST_NAMES
+    assert old.names[1] not in merge(merge(old, new), many).names
 
 
 def test_findings_are_carried_on() -> None:

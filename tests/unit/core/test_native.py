@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from infold.core.budget import Window, budget_for
 from infold.core.compact import NativeSummary, checkpoint_for, compacted_event
 from infold.core.cut import Cut, native_cut
-from infold.core.entries import Checkpoint, MessageEntry, Rejection, Restoration, Verdict
+from infold.core.entries import NARRATIVE, Checkpoint, MessageEntry, Rejection, Restoration, Verdict, add_narrative
 from infold.core.gauge import NativeUse, PlanInputs, Rates, estimated_tokens
 from infold.core.load import load
 from infold.core.log import Log
@@ -233,7 +233,7 @@ def test_a_refused_block_gives_way_to_text() -> None:
     log = folded(working(), 7).append(Rejection(100, native=True))
     assert names(log)[0] == f"checkpoint-{log.checkpoint_sequence}"
     assert log.shown_thinking == 0
-    assert log.checkpoint_text.endswith("All is well.")
+    assert f"\n\n{NARRATIVE}\nAll is well.\n\n" in log.checkpoint_text
     assert working().append(Rejection(100, native=True)).checkpoint_text == ""
     with pytest.raises(Exception, match="checkpoint"):
         log.append(Restoration(log.checkpoint_sequence))
@@ -250,5 +250,8 @@ def test_a_note_names_what_the_provider_invented() -> None:
     """B42: a block cannot be edited; the reader is told which of its claims to check."""
     checkpoint = Checkpoint("Facts.\n\nStory.", narrative="Story.", verdict=Verdict("Story.", invented=("a/b.py",)))
     assert checkpoint.note == "Facts."
+    text = add_narrative("Opening.\n\nFacts. Story.", "Story.")
+    assert text == f"Opening.\n\n{NARRATIVE}\nStory.\n\nFacts. Story."
+    assert Checkpoint(text, narrative="Story.").note == "Opening.\n\nFacts. Story."
     assert replace(checkpoint, native=(BLOCK,)).note.endswith("check it before you rely on it: a/b.py")
     assert Checkpoint("Facts.").note == "Facts."

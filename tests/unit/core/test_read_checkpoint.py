@@ -2,6 +2,7 @@
 
 from msgspec.structs import replace
 
+from infold.core.checkpoint_reader import read_checkpoint
 from infold.core.checkpoint_text import OPENING, render_checkpoint
 from infold.core.ledger import (
     CHECKPOINT_MARK,
@@ -10,9 +11,10 @@ from infold.core.ledger import (
     FileFact,
     JobFact,
     Ledger,
+    NameFact,
     Quote,
+    Revocation,
     TodoFact,
-    read_checkpoint,
 )
 
 FIRST = Quote(
@@ -22,15 +24,19 @@ LATEST = Quote("8.0", "And the printer.")
 FULL = Ledger(
     first_request=FIRST,
     latest_request=LATEST,
-    requests=(FIRST, Quote("2.0", "Use make."), Quote("4.0", "Be quick."), LATEST),
+    requests=(FIRST, Quote("2.0", "Use make."), Quote("4.0", "Yes.", "Shall I be quick?"), LATEST),
     constraints=(Quote("3.0", "Only spaces."), Quote("5.0", "No tabs, ever.")),
     pinned=(Quote("1.0", "the key is 42"),),
     files=(
         FileFact("/srv/app/src/old.py", "read", 0, "1.1"),
-        FileFact("/srv/app/src/parser.py", "edited", 3, "2.1", ("Parser", "parse")),
+        FileFact("/srv/app/src/parser.py", "edited", 3, "2.1"),
         FileFact("/srv/app/src/new.py", "written", 1, "3.1"),
     ),
-    commands=(CommandFact("make", "1.2", 2, "1 failed"), CommandFact("make check", "2.2", 0), CommandFact("ls", "3.2")),
+    commands=(
+        CommandFact("make", "1.2", 2, "1 failed"),
+        CommandFact("make check", "2.2", 0),
+        CommandFact("make it", "3.2", outcome="7 passed"),
+    ),
     errors=(ErrorFact("make", "no rule", "1.3"), ErrorFact("src/a.py", "SyntaxError: here", "2.3")),
     todos=(TodoFact("port", "completed"), TodoFact("print", "pending")),
     decisions=(Quote("1.4", "We decided on LL(1)."),),
@@ -40,6 +46,13 @@ FULL = Ledger(
     jobs=(JobFact("npm run watch", "1.8"),),
     attachments=(Quote("6.1", "spec.md\nThe grammar."),),
     answers=(Quote("7.0", "Which?\n→ main"),),
+    revoked=(Revocation(Quote("3.0", "Ask before each commit."), Quote("7.1", "No need to ask any more.")),),
+    names=(
+        NameFact("parse_all", "def parse_all(text, limit=40)", "/srv/app/src/parser.py", "2.1", 3.0),
+        NameFact("E1007", "E1007 no such rule", "make", "1.2", 2.0),
+        NameFact("LIMIT", "LIMIT = 90", "grep -rn limit", "4.1", 2.0),
+        NameFact("src/lexer.py", "", "ls src/lexer.py", "4.2", 2.0),
+    ),
 )
 
 
@@ -64,7 +77,9 @@ def test_a_ledger_is_read_back() -> None:
 
         assert found.first_request == Quote("9.1", FIRST.text)
         assert found.latest_request == Quote("9.1", LATEST.text)
-        assert set(texts(found.requests)) == set(texts(FULL.requests))
+        assert {(quote.text, quote.asked) for quote in found.requests} == {
+            (quote.text, quote.asked) for quote in FULL.requests
+        }
         for kind in (
             "constraints",
             "pinned",
@@ -85,6 +100,10 @@ def test_a_ledger_is_read_back() -> None:
         assert [(fact.origin, fact.line) for fact in found.errors] == [(fact.origin, fact.line) for fact in FULL.errors]
         assert found.todos == FULL.todos
         assert [job.description for job in found.jobs] == ["npm run watch"]
+        assert [(one.rule.text, one.by.text) for one in found.revoked] == [
+            (one.rule.text, one.by.text) for one in FULL.revoked
+        ]
+        assert {(fact.line, fact.source) for fact in found.names} == {(fact.line, fact.source) for fact in FULL.names}
         assert found.narratives == ()
         assert found.attachments[0].handle == "9.01"  # the same part, told apart from the request's handle
 

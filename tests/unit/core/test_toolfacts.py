@@ -14,9 +14,10 @@ from infold.core.extract import (
     file_operations,
     is_failure,
     jobs_no_longer_running,
-    names_defined,
     running_job,
+    telling_names,
     todos_after,
+    written_text,
 )
 from infold.core.ledger import TodoFact
 from infold.core.messages import ResultStatus, ToolCallPart, ToolResultPart
@@ -399,4 +400,4 @@ def test_definitions_are_found_in_what_is_written(
     """Functions and types of the text that goes into a file are its names; what is replaced or in another file is not."""
     made = call(tool, arguments)
 
-    assert names_defined(made, arguments_of(made), path) == names
+    assert tuple(telling_names(written_text(made, arguments_of(made), path))) == names
