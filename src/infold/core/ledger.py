@@ -443,9 +443,9 @@ def spoken_sentences(text: str) -> tuple[str, ...]:
 
 def find_revoked(sentence: str, said: Iterable[Quote]) -> Quote | None:
     """Return which earlier sentence of the user this one takes back: the one whose own words it repeats most, of equals
-    the newest; `None` if there is none, and for a question.
+    the newest; `None` if nothing is taken back, and for a question.
 
-    Words that only permit something must repeat more of it, above all if it is no rule.
+    Words that only permit something must repeat more of it, above all if it does not state a rule.
     """
     lifts = _LIFTS.search(sentence) is not None
     allows = _ALLOWS.search(sentence) or (_MAY.search(sentence) and not _RESTRICTS.search(sentence))
