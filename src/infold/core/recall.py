@@ -12,9 +12,10 @@ import zlib
 from array import array
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Container, Iterable, Iterator, Sequence, Set
 from functools import lru_cache
 from heapq import nsmallest
+from itertools import dropwhile, islice
 from math import inf, log
 from typing import Annotated, Literal, TypeAlias
 
@@ -38,8 +39,8 @@ from infold.core.messages import (
 from infold.core.policy import Ruler
 from infold.core.tokens import estimate
 
-MOST_HITS = 40
-"""Passages that one query returns: the first are shown with their lines, the others by the names in them."""
+MOST_HITS = 100
+"""Passages that one query returns: the first are shown whole, more by the lines that match, the others by the names in them."""
 
 PASSAGE_LINES, PASSAGE_CHARACTERS = 14, 900
 """The most a passage holds: a function or a table, small enough to be about one thing."""
@@ -59,6 +60,10 @@ NEARNESS = 1.0
 
 RECENCY = 0.2
 """How much more the newest passage counts than the oldest: of several runs of one command the last is usually meant."""
+
+
+PIECE_SHARE = 0.6
+"""How much each further part of a query's path or identifier counts, compared with the part before it that is rarer."""
 
 
 TITLE_WEIGHT = 2
@@ -87,15 +92,21 @@ MOST_OF_PART = 4_000_000
 """Characters of one part that are indexed; what is longer is encoded data or a dump, and read by its handle."""
 
 
-EXCERPT_SHARE = 0.7
-"""Share of a reply for whole excerpts; the rest lists names that occur in further hits."""
+WHOLE_SHARE, LINES_SHARE, FIRST_SHARE = 0.3, 0.5, 0.7
+"""Shares of a reply that are filled by whole passages, then by lines that match; the rest lists names that occur in further
+hits. The best hit may take the last of them, so that it is shown with its lines however little room there is."""
 
 
-MOST_NAMES, LONGEST_HEADING = 12, 100
+MATCH_SHARE = 0.5
+"""A line is shown, with its neighbours, if it matches at least this well compared with the best line of its passage."""
 
 
-MOST_OF_ONE = 5
-"""Maximum hits of one document among those returned."""
+MOST_NAMES, FEW_NAMES = 24, 6
+"""Names that are listed for one hit, and where there is no room for so many."""
+
+
+MOST_OF_ONE = 20
+"""Maximum hits of one document among those returned; they are shown under one heading."""
 
 
 _WIDE = r"぀-ヿㇰ-ㇿ㐀-䶿一-鿿豈-﫿가-힣々"
@@ -135,13 +146,19 @@ class Document(Struct, frozen=True, omit_defaults=True):
 
 
 class Hit(Struct, frozen=True):
-    """A match: the document's handle, its score, the lines around it, the title, and whether these are all its lines."""
+    """A match: the document's handle, its score, the passage, the title, and whether the passage is the whole document.
+
+    `start` and `end` are the passage's place in the document, `weights` how well each of its lines matches.
+    """
 
     handle: str
     score: float
     excerpt: str
     title: str = ""
     is_whole: bool = False
+    start: int = 0
+    end: int = 0
+    weights: tuple[float, ...] = ()
 
 
 class _Passage(Struct, frozen=True, gc=False):
@@ -157,12 +174,16 @@ def search_tokens(text: str) -> list[str]:
     Words and numbers; identifiers and paths whole and in their parts; pairs of neighbouring characters in scripts
     without spaces. Stores that index by themselves use the same tokens, so that every store finds the same.
     """
-    if not text.isascii():
-        text = unicodedata.normalize("NFKC", text)
     found: list[str] = []
-    for match in _RUN.finditer(_THOUSANDS.sub("", text)):
+    for match in _runs(text):
         found += _pairs(match.group()) if match.lastgroup else _pieces(match.group())
     return found
+
+
+def _runs(text: str) -> Iterator[re.Match[str]]:
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text)
+    return _RUN.finditer(_THOUSANDS.sub("", text))
 
 
 def _pairs(run: str) -> list[str]:
@@ -236,18 +257,32 @@ class Index:
         if len(self._damping) < len(self._passages):
             self._damping = self._damping_of({"echo"})
         scores = self._scores(weights, self._damping) or self._scores(weights, self._damping_of(frozenset()))
-        likely, whole = _best(scores, RESCORED), sum(weights.values())
-        near = self._nearness(likely, weights)
-        hits = sorted((self._rescore(one, scores[one], near[one] / whole) for one in likely), key=_rank, reverse=True)
-        return tuple(hit for _, hit in _without_repeats(hits))[: max(0, most)]
+        likely = _best(scores, RESCORED)
+        lines = self._line_weights(likely, weights)
+        near = {number: _nearness(lines[number]) / sum(weights.values()) for number in likely}
+        ranked = sorted(
+            ((self._rescore(number, scores[number], near[number]), number) for number in likely), reverse=True
+        )
+        hits = (self._hit(number, score, lines[number]) for score, number in ranked)
+        return tuple(islice(_without_repeats(hits), max(0, most)))
 
     def _weights(self, query: str) -> dict[str, float]:
-        """Return the weight of each of a query's tokens: the rarer, the higher; of very many the rarest."""
+        """Return the weight of each of a query's tokens: the rarer, the higher; of very many the rarest.
+
+        The parts of a path or an identifier occur together: after the rarest each counts less, so that a path of nine folders
+        does not outweigh the words around it.
+        """
         passages = len(self._passages)
         known = [term for term in dict.fromkeys(search_tokens(query)) if term in self._postings]
         if len(known) > MOST_TOKENS:
             known = nsmallest(MOST_TOKENS, known, key=lambda term: len(self._postings[term]))
-        return {term: log(1 + (passages - (df := len(self._postings[term])) + 0.5) / (df + 0.5)) for term in known}
+        rarity = {term: log(1 + (passages - (df := len(self._postings[term])) + 0.5) / (df + 0.5)) for term in known}
+        shares: dict[str, float] = {}
+        for match in _runs(query):
+            pieces = () if match.lastgroup else _pieces(match.group())
+            for place, term in enumerate(sorted(rarity.keys() & set(pieces), key=lambda term: (-rarity[term], term))):
+                shares[term] = max(shares.get(term, 0.0), PIECE_SHARE**place)
+        return {term: weight * shares.get(term, 1.0) for term, weight in rarity.items()}
 
     def _damping_of(self, left_out: Set[Kind]) -> list[float]:
         """Return by how much each passage's length lessens its counts: without end, to 0, for kinds that are left out."""
@@ -287,29 +322,31 @@ class Index:
                 found.append(postings[at])
         return found
 
-    def _nearness(self, numbers: Iterable[int], weights: dict[str, float]) -> dict[int, float]:
-        """Return for each passage the weight of the tokens within a few lines of each other, where it is greatest."""
-        windows = {number: [0.0] * PASSAGE_LINES for number in numbers}
+    def _line_weights(self, numbers: Iterable[int], weights: dict[str, float]) -> dict[int, list[float]]:
+        """Return for each line of these passages the weight of the tokens in it."""
+        found = {number: [0.0] * PASSAGE_LINES for number in numbers}
         for term, weight in weights.items():
-            for posting in self._postings_in(term, windows):
-                starts = posting & MOST_COUNTED  # the windows that hold one of the lines, by their first line
-                for _ in range(NEAR_LINES - 1):
-                    starts |= starts >> 1
-                window = windows[posting >> NUMBER_SHIFT]
-                while starts:
-                    first = starts & -starts
-                    window[first.bit_length() - 1] += weight
-                    starts ^= first
-        return {number: max(sums) for number, sums in windows.items()}
+            for posting in self._postings_in(term, found):
+                lines, places = found[posting >> NUMBER_SHIFT], posting & MOST_COUNTED
+                while places:
+                    first = places & -places
+                    lines[first.bit_length() - 1] += weight
+                    places ^= first
+        return found
 
-    def _rescore(self, number: int, score: float, near: float) -> tuple[int, Hit]:
+    def _rescore(self, number: int, score: float, near: float) -> float:
+        closer = score * (1 + NEARNESS * near + RECENCY * number / len(self._passages))
+        is_own = self._documents[self._passages[number].document].kind == "own"
+        return round(closer * OWN_WEIGHT if is_own else closer, 6)
+
+    def _hit(self, number: int, score: float, weights: Sequence[float]) -> Hit:
         passage = self._passages[number]
         document = self._documents[passage.document]
-        closer = score * (1 + NEARNESS * near + RECENCY * number / len(self._passages))
-        closer *= OWN_WEIGHT if document.kind == "own" else 1
         excerpt = "\n".join(line.rstrip() for line in _lines(document.text[passage.start : passage.end]))
         is_whole = passage.start == 0 and passage.end == len(document.text)
-        return number, Hit(document.handle, closer, excerpt, document.title, is_whole)
+        return Hit(
+            document.handle, score, excerpt, document.title, is_whole, passage.start, passage.end, tuple(weights)
+        )
 
     def pack(self, first: "IndexSize", end: "IndexSize") -> bytes:
         """Return what was added between two sizes, to be stored: `unpack` adds it again without reading the texts."""
@@ -388,54 +425,91 @@ def _stamp(documents: Sequence[Document]) -> tuple[int, bytes, int, int]:
 
 
 def render_hits(hits: Iterable[Hit], *, budget_tokens: int, rule: Ruler = "features") -> str:
-    """Return the hits as a text of at most that many tokens, best first, without repetition.
+    """Return the hits as a text of at most that many tokens, a block for each document, without repetition.
 
-    The best are shown with their lines; for the others, while there is room, the names that occur in them, so that the
-    next query can be a better one.
+    The best are shown whole, the next by the lines that match, in their order in the document; of the others, while there is
+    room, the names that occur in them, so that the next query can be a better one.
     """
     page = _Page(budget_tokens, rule)
-    waiting = [hit for hit in hits if not page.show(hit, int(budget_tokens * EXCERPT_SHARE))]
-    for hit in waiting:
-        page.name(hit)
-    return "\n\n".join(page.blocks)
+    waiting = list(dropwhile(lambda hit: page.show(hit, range(len(hit.excerpt)), WHOLE_SHARE), hits))
+    waiting = list(dropwhile(lambda hit: page.show(hit, _matching_lines(hit), LINES_SHARE), waiting))
+    all(page.name(hit) for hit in waiting)
+    return "\n\n".join(block.text for block in page.blocks.values())
+
+
+def _matching_lines(hit: Hit) -> Set[int]:
+    """Return the numbers of the lines that match best, and of their neighbours."""
+    least = MATCH_SHARE * max(hit.weights, default=0.0)
+    return {near for at, weight in enumerate(hit.weights) if 0 < weight >= least for near in (at - 1, at, at + 1)}
+
+
+class _Block:
+    """What a reply shows of one document: lines by their place, with the place that follows, and names."""
+
+    def __init__(self, heading: str) -> None:
+        self.heading = heading
+        self.lines: dict[int, tuple[int, str]] = {}
+        self.names: list[str] = []
+
+    @property
+    def text(self) -> str:
+        shown, expected = [self.heading], -1
+        for place, (following, line) in sorted(self.lines.items()):
+            shown += ["…", line] if 0 <= expected != place else [line]
+            expected = following
+        return "\n".join((*shown, f"… {' '.join(self.names)}") if self.names else shown)
 
 
 class _Page:
-    """A reply while `reply` writes it."""
+    """A reply while `render_hits` writes it."""
 
     def __init__(self, budget_tokens: int, rule: Ruler) -> None:
         self.budget_tokens = budget_tokens
         self.rule: Ruler = rule
         self.spent = 0
-        self.blocks: list[str] = []
+        self.blocks: dict[str, _Block] = {}
         self.seen: set[str] = set()
 
-    def show(self, hit: Hit, allowed: int) -> bool:
-        """Show a hit's lines if they fit into `allowed` tokens; lines shown before are skipped."""
-        lines = [line for line in hit.excerpt.splitlines() if line.strip() and line.strip() not in self.seen]
-        block = "\n".join((_with_heading(hit), *lines))
-        return self._put(block, (line.strip() for line in lines), allowed)
+    def show(self, hit: Hit, numbers: Container[int], share: float) -> bool:
+        """Show these lines of a hit if they fit into that share of the reply; lines shown before are skipped."""
+        lines = [(at, line) for at, line in enumerate(hit.excerpt.splitlines()) if line.strip()]
+        wanted = {place: line for place, (at, line) in enumerate(lines, hit.start) if at in numbers}
+        new = {place: line for place, line in wanted.items() if line.strip() not in self.seen}
+        gaps = sum(place - 1 not in new for place in new) - (hit.handle not in self.blocks)
+        allowed = int(self.budget_tokens * (share if self.blocks else FIRST_SHARE)) - gaps * GAP
+        if not new or not self._pay(hit, "\n".join(new.values()), allowed):
+            return bool(wanted) and not new
+        self.spent += gaps * GAP
+        last = hit.start + len(lines) - 1
+        shown = self.blocks[hit.handle].lines
+        shown.update((place, (hit.end if place == last else place + 1, line)) for place, line in new.items())
+        self.seen.update(line.strip() for line in new.values())
+        return True
 
-    def name(self, hit: Hit) -> None:
-        """List the names in a hit, on one line, without those shown before."""
+    def name(self, hit: Hit) -> bool:
+        """List the names in a hit, or the first of them, without those shown before; false if there is no more room."""
         names = [name for name in dict.fromkeys(_NAME.findall(hit.excerpt)) if name not in self.seen]
-        if names:
-            self._put(
-                f"{_with_heading(hit)[:LONGEST_HEADING]} … {' '.join(names[:MOST_NAMES])}", names, self.budget_tokens
-            )
+        for most in (MOST_NAMES, FEW_NAMES) if names else ():
+            if self._pay(hit, " ".join(names[:most]), self.budget_tokens):
+                self.blocks[hit.handle].names += names[:most]
+                return True
+        return not names
 
-    def _put(self, block: str, seen: Iterable[str], allowed: int) -> bool:
-        size = estimate(block, self.rule) + 2
+    def _pay(self, hit: Hit, text: str, allowed: int) -> bool:
+        """Take the room for a text under its heading, if there is as much."""
+        heading = "" if hit.handle in self.blocks else f"[{hit.handle}] {hit.title}".rstrip()
+        size = estimate(f"{heading}\n{text}", self.rule) + SEAM
         if self.spent + size > allowed:
             return False
         self.spent += size
-        self.blocks.append(block)
-        self.seen.update(seen, _NAME.findall(block))
+        if heading:
+            self.blocks[hit.handle] = _Block(heading)
+        self.seen.update(_NAME.findall(f"{heading}\n{text}"))
         return True
 
 
-def _with_heading(hit: Hit) -> str:
-    return f"[{hit.handle}] {hit.title}".rstrip()
+SEAM = GAP = 2
+"""Tokens set aside where blocks are joined, and where lines are left out."""
 
 
 def _passages_of(text: str) -> Iterator[tuple[int, Sequence[str]]]:
@@ -461,18 +535,18 @@ def _best(scores: dict[int, float], most: int) -> list[int]:
     return nsmallest(most, scores, key=lambda number: (-scores[number], -number))
 
 
-def _without_repeats(hits: Iterable[tuple[int, Hit]]) -> Iterator[tuple[int, Hit]]:
-    """Yield the hits without repetitions, and only a few of one document."""
+def _nearness(lines: Sequence[float]) -> float:
+    """Return the weight of the tokens within a few lines of each other, where it is greatest."""
+    return max(sum(lines[at : at + NEAR_LINES]) for at in range(len(lines)))
+
+
+def _without_repeats(hits: Iterable[Hit]) -> Iterator[Hit]:
+    """Yield the hits without repetitions, and only some of one document."""
     seen: Counter[str] = Counter()
-    for number, hit in hits:
+    for hit in hits:
         if seen[hit.excerpt] == 0 and seen[f"[{hit.handle}]"] < MOST_OF_ONE:
-            yield number, hit
+            yield hit
         seen.update((hit.excerpt, f"[{hit.handle}]"))
-
-
-def _rank(found: tuple[int, Hit]) -> tuple[float, int]:
-    number, hit = found
-    return round(hit.score, 6), number
 
 
 LONGEST_TITLE = 300

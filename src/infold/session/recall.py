@@ -239,7 +239,7 @@ def _narrowed(hit: Hit, words: str, room: _Room) -> Hit:
     """A hit that fits into its share: of its lines those with most of the words in them, in their order."""
     allowed = int(room.budget_tokens * EXCERPT_SHARE)
     hit = replace(hit, title=hit.title[:allowed])
-    if room.size(hit.excerpt) <= allowed:
+    if len(hit.excerpt) <= allowed or room.size(hit.excerpt) <= allowed:  # counting a hundred hits takes milliseconds
         return hit
     told, lines, kept = set(search_tokens(words)), hit.excerpt.splitlines(), list[int]()
     ranked = sorted(range(len(lines)), key=lambda at: (-len(told & set(search_tokens(lines[at]))), at))
@@ -250,7 +250,8 @@ def _narrowed(hit: Hit, words: str, room: _Room) -> Hit:
             allowed -= size
     best = lines[ranked[0]]
     excerpt = "\n".join(lines[at] for at in sorted(kept)) if kept else best[: room.head_of(best, allowed)]
-    return replace(hit, excerpt=excerpt, is_whole=False)
+    weights = tuple(hit.weights[at] for at in sorted(kept) if at < len(hit.weights))
+    return replace(hit, excerpt=excerpt, is_whole=False, weights=weights)
 
 
 def _closing(hits: Sequence[Hit], shown: str) -> str:

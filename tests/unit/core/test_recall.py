@@ -286,7 +286,7 @@ def test_a_reply_names_what_it_cannot_show() -> None:
 
     assert text.startswith("[1.0] read a.py\ndef load_config():\n    return read_file(path)")
     assert text.count("def load_config") == 1
-    assert "[3.0] … make_thing_0 make_thing_1" in text
+    assert "[3.0]\n… make_thing_0 make_thing_1" in text
 
 
 def test_a_hit_without_names_takes_no_room() -> None:
