@@ -287,6 +287,44 @@ def test_a_reply_names_what_it_cannot_show() -> None:
     assert text.startswith("[1.0] read a.py\ndef load_config():\n    return read_file(path)")
     assert text.count("def load_config") == 1
     assert "[3.0]\n… make_thing_0 make_thing_1" in text
+    assert "make_thing_5" in (few := render_hits((best, rest), budget_tokens=90))
+    assert "make_thing_6" not in few
+    assert "make_thing" not in render_hits((best, rest), budget_tokens=40)
+
+
+def test_passages_of_a_document_stand_under_one_heading() -> None:
+    """B6: lines of one part are shown in their order under its handle, with a mark where lines are left out."""
+    lines = [f"line {number} of the log" for number in range(5 * PASSAGE_LINES)]
+    for place in (3, PASSAGE_LINES + 1, 4 * PASSAGE_LINES):
+        lines[place] = f"the needle {place}"
+    hits = Index.of((Document("7.0", "\n".join(lines), "cat log"),)).search("needle")
+    text = render_hits(hits, budget_tokens=2_000)
+
+    assert len(hits) == 3
+    assert text.count("[7.0] cat log") == 1
+    assert text.splitlines()[1 : 2 * PASSAGE_LINES + 1] == lines[: 2 * PASSAGE_LINES]
+    assert text.splitlines()[2 * PASSAGE_LINES + 1 :] == ["…", *lines[4 * PASSAGE_LINES :]]
+
+
+def test_later_hits_are_shown_by_the_lines_that_match() -> None:
+    """B6: where whole passages no longer fit, the lines with the words are shown, each with its neighbours."""
+    texts = [[f"filler {number} {line} {'and so on ' * 4}" for line in range(9)] for number in range(12)]
+    for text in texts:
+        text[4] = f"the needle of {text[0]}"
+    hits = Index.of(Document(f"{number}.0", "\n".join(text)) for number, text in enumerate(texts)).search("needle")
+    shown = render_hits(hits, budget_tokens=800)
+
+    assert shown.startswith("[11.0]\n" + "\n".join(line.rstrip() for line in texts[11]))
+    assert "\n\n[9.0]\n" + "\n".join(line.rstrip() for line in texts[9][3:6]) + "\n\n" in shown
+
+
+def test_a_long_path_does_not_outweigh_the_words() -> None:
+    """B40: the folders of a path count little, so that the words around it decide."""
+    path = "home/ada/work/ferry/packages/server/src/modes/tide.py"
+    others = (Document(f"{number}.0", "nothing of note", f"read {path}") for number in range(2, 6))
+    index = Index.of((Document("1.0", "the lock limit and retry count", "read notes.md"), *others))
+
+    assert index.search(f"edit {path} retry limit count")[0].handle == "1.0"
 
 
 def test_a_hit_without_names_takes_no_room() -> None:
