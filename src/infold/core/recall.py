@@ -92,7 +92,7 @@ MOST_OF_PART = 4_000_000
 """Characters of one part that are indexed; what is longer is encoded data or a dump, and read by its handle."""
 
 
-WHOLE_SHARE, LINES_SHARE, FIRST_SHARE = 0.3, 0.5, 0.7
+WHOLE_SHARE, LINES_SHARE, FIRST_SHARE = 0.5, 0.85, 0.7
 """Shares of a reply that are filled by whole passages, then by lines that match; the rest lists names that occur in further
 hits. The best hit may take the last of them, so that it is shown with its lines however little room there is."""
 
