@@ -153,6 +153,10 @@ def _signature(part: Item) -> Any:
     return _field(part, "thoughtSignature", "thought_signature")
 
 
+_PLACEHOLDERS = ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")
+"""What the API accepts in place of a signature; clients put it on calls that came without one. It is bound to nothing."""
+
+
 def _slots(item: Item) -> Iterator[Slot]:
     role = item.get("role") or "user"
     for index, part in enumerate(block_list(item.get("parts"), "parts")):
@@ -162,7 +166,7 @@ def _slots(item: Item) -> Iterator[Slot]:
 def _parts(slot: Slot, pairing: Pairing, message_id: MessageId) -> tuple[Part, ...]:
     part = slot.value
     signature = _signature(part)
-    signed = (json_text(signature),) if signature else ()
+    signed = (json_text(signature),) if signature and signature not in _PLACEHOLDERS else ()
     if call := _field(part, "functionCall", "function_call"):
         return (_call(as_dict(call), signed, pairing, message_id),)
     if response := _response(part):

@@ -338,6 +338,16 @@ def test_a_reply_comes_together(stream: bytes) -> None:
     assert [type(part) for part in parts] == [ReasoningPart, TextPart, ToolCallPart, ToolCallPart]
 
 
+@pytest.mark.parametrize("placeholder", ["skip_thought_signature_validator", "context_engineering_is_the_way_to_go"])
+def test_a_placeholder_does_not_sign(placeholder: str) -> None:
+    """B12: what a client puts in place of a signature binds nothing, so that its loop can be folded; it is sent as it came."""
+    part = {"functionCall": {"id": "c", "name": "f", "args": {}}, "thoughtSignature": placeholder}
+    items = [{"role": "user", "parts": [{"text": "go"}]}, {"role": "model", "parts": [part]}]
+    decoded = decode(items)
+    assert not is_signed(decoded.messages[1])
+    assert encode(decoded.messages, decoded) == items
+
+
 def test_a_signature_keeps_its_part() -> None:
     """A part that bears a signature, even an empty text, is not joined to another."""
     signed = {"text": "", "thoughtSignature": "c2ln"}
