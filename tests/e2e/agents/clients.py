@@ -35,11 +35,18 @@ class Agent(Struct, frozen=True):
     """One agent: the command for a task, the one to go on with another, what it needs, and the shell tool it offers its model."""
 
     name: str
+    package: str
+    wire: str
     command: Callable[[str], list[str]]
-    again: Callable[[str], list[str]]
+    again: Callable[[str], list[str]] | None
     environment: Callable[[Home], Mapping[str, str]]
     files: Callable[[Home], Mapping[str, str]]
-    shell: Callable[[str], tuple[str, dict[str, Any]]]
+    shell: Callable[[str], tuple[str, dict[str, Any]]] | None
+    typed: Callable[[str, int], str] | None = None
+    window: int = 20_000
+    many_files: int = 18
+    last_command: str = ""
+    moves_messages: bool = False
 
 
 class Finished(Struct, frozen=True):
@@ -50,7 +57,7 @@ class Finished(Struct, frozen=True):
     errors: str
 
 
-def run(agent: Agent, home: Home, command: list[str]) -> Finished:
+def run(agent: Agent, home: Home, command: list[str], typed: str = "") -> Finished:
     """Let an agent do a task to its end."""
     for name, text in agent.files(home).items():
         path = home.own / name
@@ -61,13 +68,18 @@ def run(agent: Agent, home: Home, command: list[str]) -> Finished:
         command,
         cwd=home.work,
         env={**environment, **agent.environment(home)},
-        stdin=subprocess.DEVNULL,
+        input=typed,
         capture_output=True,
         text=True,
         timeout=RUN_SECONDS,
         check=False,
     )
     return Finished(ended.returncode, ended.stdout, ended.stderr)
+
+
+def _node() -> str:
+    """Node.js as some of the agents need it: a newer one than may be installed."""
+    return str(next(PACKAGES.glob("node-linux-*/bin/node")))
 
 
 def nothing(_: Home) -> dict[str, str]:
@@ -86,6 +98,8 @@ def opencode(package: str) -> Agent:
 
     return Agent(
         f"opencode-{package.rpartition('/')[2]}",
+        package="opencode-linux-*",
+        wire="anthropic-messages" if package.endswith("anthropic") else "openai-chat",
         command=command,
         again=lambda task: command("--continue", task),
         environment=lambda home: _opencode_environment(home, package),
@@ -157,6 +171,8 @@ def _codex(*words: str) -> list[str]:
 
 CODEX = Agent(
     "codex",
+    package="@openai/codex",
+    wire="openai-responses",
     command=_codex,
     again=lambda task: _codex("resume", "--last", task),
     environment=lambda home: {"CODEX_HOME": str(home.own / "codex"), "LAB_KEY": CREDENTIAL},
@@ -177,6 +193,8 @@ def pi(interface: str) -> Agent:
 
     return Agent(
         f"pi-{interface}",
+        package="@mariozechner/pi-coding-agent",
+        wire="anthropic-messages" if interface.startswith("anthropic") else "openai-chat",
         command=command,
         again=lambda task: command("--continue", task),
         environment=lambda _: {"PI_OFFLINE": "1", "PI_TELEMETRY": "0"},
@@ -195,11 +213,262 @@ def _pi_files(home: Home, interface: str) -> dict[str, str]:
     }
 
 
+# Claude Code.
+
+
+def _claude_code(*words: str) -> list[str]:
+    program = next(PACKAGES.glob("@anthropic-ai/claude-code-linux-*/claude"))
+    return [str(program), "--print", "--model", MODEL, "--allowedTools", "Bash", *words]
+
+
+def _claude_code_environment(home: Home) -> dict[str, str]:
+    switches = ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_AUTO_COMPACT", "DISABLE_AUTOUPDATER")
+    return {
+        **dict.fromkeys(switches, "1"),
+        "ANTHROPIC_BASE_URL": home.address,
+        "ANTHROPIC_API_KEY": CREDENTIAL,
+        "ANTHROPIC_SMALL_FAST_MODEL": "scripted-small",
+    }
+
+
+CLAUDE_CODE = Agent(
+    "claude-code",
+    package="@anthropic-ai/claude-code",
+    wire="anthropic-messages",
+    command=lambda task: _claude_code("--", task),
+    again=lambda task: _claude_code("--continue", "--", task),
+    environment=_claude_code_environment,
+    files=nothing,
+    shell=lambda command: ("Bash", {"command": command, "description": "Looks at the work"}),
+    window=30_000,
+    many_files=24,
+)
+
+
+# Gemini CLI and Qwen Code, which grew out of it.
+
+
+def _gemini(*words: str) -> list[str]:
+    program = PACKAGES / "@google" / "gemini-cli" / "bundle" / "gemini.js"
+    return [_node(), str(program), "--yolo", "--model", MODEL, *words]
+
+
+def _gemini_environment(home: Home) -> dict[str, str]:
+    return {
+        "GOOGLE_GEMINI_BASE_URL": home.address,
+        "GEMINI_API_KEY": CREDENTIAL,
+        "GEMINI_CLI_TRUST_WORKSPACE": "true",
+        "GEMINI_TELEMETRY_ENABLED": "false",
+    }
+
+
+def _gemini_settings(home: Home) -> dict[str, str]:
+    settings = {
+        "general": {"enableAutoUpdate": False},
+        "privacy": {"usageStatisticsEnabled": False},
+        "security": {"auth": {"selectedType": "gemini-api-key"}},
+    }
+    return {".gemini/settings.json": json.dumps(settings)}
+
+
+GEMINI_CLI = Agent(
+    "gemini-cli",
+    package="@google/gemini-cli",
+    wire="gemini",
+    command=lambda task: _gemini("--prompt", task),
+    again=lambda task: _gemini("--resume", "latest", "--prompt", task),
+    environment=_gemini_environment,
+    files=_gemini_settings,
+    shell=lambda command: ("run_shell_command", {"command": command}),
+    window=30_000,
+    many_files=24,
+)
+
+
+def _qwen(*words: str) -> list[str]:
+    program = PACKAGES / "@qwen-code" / "qwen-code" / "cli-entry.js"
+    return [_node(), str(program), "--yolo", "--auth-type", "openai", "--model", MODEL, *words]
+
+
+def _qwen_settings(home: Home) -> dict[str, str]:
+    settings = {
+        "general": {"disableAutoUpdate": True, "enableAutoUpdate": False},
+        "privacy": {"usageStatisticsEnabled": False},
+        "security": {"auth": {"selectedType": "openai"}},
+        "model": {"name": MODEL, "generationConfig": {"contextWindowSize": HUGE_WINDOW}},
+    }
+    return {".qwen/settings.json": json.dumps(settings)}
+
+
+QWEN_CODE = Agent(
+    "qwen-code",
+    package="@qwen-code/qwen-code",
+    wire="openai-chat",
+    command=lambda task: _qwen("--prompt", task),
+    again=lambda task: _qwen("--continue", "--prompt", task),
+    environment=lambda home: {"OPENAI_BASE_URL": f"{home.address}/v1", "OPENAI_API_KEY": CREDENTIAL},
+    files=_qwen_settings,
+    shell=lambda command: ("run_shell_command", {"command": command, "is_background": False}),
+    window=40_000,
+    many_files=30,
+)
+
+
+# Continue and Cline.
+
+
+def _continue(*words: str) -> list[str]:
+    program = PACKAGES / "@continuedev" / "cli" / "dist" / "cn.js"
+    return [_node(), str(program), "--print", "--auto", *words]
+
+
+def _continue_config(home: Home) -> dict[str, str]:
+    options = {"contextLength": HUGE_WINDOW, "maxTokens": OUTPUT_TOKENS}
+    model = {"name": MODEL, "provider": "openai", "model": MODEL, "apiBase": f"{home.address}/v1", "apiKey": CREDENTIAL}
+    models = [{**model, "roles": ["chat"], "capabilities": ["tool_use"], "defaultCompletionOptions": options}]
+    return {".continue/config.yaml": json.dumps({"name": "Lab", "version": "1.0.0", "schema": "v1", "models": models})}
+
+
+CONTINUE = Agent(
+    "continue",
+    package="@continuedev/cli",
+    wire="openai-chat",
+    command=_continue,
+    again=lambda task: _continue("--resume", task),
+    environment=lambda _: {"CONTINUE_TELEMETRY_ENABLED": "0"},
+    files=_continue_config,
+    shell=lambda command: ("Bash", {"command": command}),
+)
+
+
+def _cline(*words: str) -> list[str]:
+    program = next(PACKAGES.glob("@cline/cli-linux-*/bin/cline"))
+    return [str(program), "--compaction", "off", "--provider", "openai-compatible", "--model", MODEL, *words]
+
+
+def _cline_settings(home: Home) -> dict[str, str]:
+    kind = "openai-compatible"
+    settings = {"provider": kind, "apiKey": CREDENTIAL, "model": MODEL, "baseUrl": f"{home.address}/v1"}
+    provider = {"settings": settings, "updatedAt": "2026-01-01T00:00:00.000Z", "tokenSource": "manual"}
+    stored = {"version": 1, "lastUsedProvider": kind, "modes": {}, "providers": {kind: provider}}
+    return {".cline/data/settings/providers.json": json.dumps(stored)}
+
+
+CLINE = Agent(
+    "cline",
+    package="cline",
+    wire="openai-chat",
+    command=_cline,
+    again=None,
+    environment=lambda _: {"CLINE_SESSION_BACKEND_MODE": "local"},
+    files=_cline_settings,
+    shell=lambda command: ("run_commands", {"commands": [command]}),
+)
+
+
+# Kimi CLI, mini-swe-agent and aider.
+
+
+def _kimi(*words: str) -> list[str]:
+    return [str(FOLDER / "kimi-cli" / "bin" / "kimi"), "--print", *words]
+
+
+def _kimi_config(home: Home) -> dict[str, str]:
+    lines = (
+        'default_model = "lab"',
+        "[models.lab]",
+        'provider = "lab"',
+        f'model = "{MODEL}"',
+        f"max_context_size = {HUGE_WINDOW}",
+        "[providers.lab]",
+        'type = "kimi"',
+        f'base_url = "{home.address}/v1"',
+        f'api_key = "{CREDENTIAL}"',
+    )
+    return {".kimi/config.toml": "\n".join(lines) + "\n"}
+
+
+KIMI_CLI = Agent(
+    "kimi-cli",
+    package="kimi-cli",
+    wire="openai-chat",
+    command=lambda task: _kimi("--prompt", task),
+    again=lambda task: _kimi("--continue", "--prompt", task),
+    environment=lambda _: {"KIMI_CLI_NO_AUTO_UPDATE": "1"},
+    files=_kimi_config,
+    shell=lambda command: ("Shell", {"command": command}),
+    window=30_000,
+    many_files=24,
+)
+
+
+def _mini(task: str) -> list[str]:
+    program = str(FOLDER / "mini-swe-agent" / "bin" / "mini")
+    return [program, "--yolo", "--exit-immediately", "--cost-limit", "0", "--model", f"openai/{MODEL}", "--task", task]
+
+
+def _mini_environment(home: Home) -> dict[str, str]:
+    return {
+        "OPENAI_BASE_URL": f"{home.address}/v1",
+        "OPENAI_API_KEY": CREDENTIAL,
+        "MSWEA_CONFIGURED": "true",
+        "MSWEA_COST_TRACKING": "ignore_errors",
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    }
+
+
+MINI = Agent(
+    "mini-swe-agent",
+    package="mini-swe-agent",
+    wire="openai-chat",
+    command=_mini,
+    again=None,
+    environment=_mini_environment,
+    files=nothing,
+    shell=lambda command: ("bash", {"command": command}),
+    last_command="echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT",
+)
+
+
+def _aider(_: str) -> list[str]:
+    switches = ("git", "pretty", "check-update", "show-model-warnings", "analytics", "show-release-notes", "gitignore")
+    program = str(FOLDER / "aider-chat" / "bin" / "aider")
+    options = ["--yes-always", "--edit-format", "whole", "--map-tokens", "0", "--max-chat-history-tokens", str(HUGE_WINDOW)]
+    return [program, "--model", f"openai/{MODEL}", *options, *(f"--no-{switch}" for switch in switches)]
+
+
+def _aider_lines(task: str, files: int) -> str:
+    shown = (f"/run cat harbour_{number}.txt\nThis is harbour {number}." for number in range(files))
+    return "\n".join([task, *shown, "That was the last one: write the sum.", "/exit", ""])
+
+
+AIDER = Agent(
+    "aider",
+    package="aider-chat",
+    wire="openai-chat",
+    command=_aider,
+    again=None,
+    environment=lambda home: {"OPENAI_API_BASE": f"{home.address}/v1", "OPENAI_API_KEY": CREDENTIAL},
+    files=nothing,
+    shell=None,
+    typed=_aider_lines,
+    moves_messages=True,
+)
+
+
 AGENTS = (
     opencode("@ai-sdk/openai-compatible"),
     opencode("@ai-sdk/anthropic"),
     CODEX,
     pi("openai-completions"),
     pi("anthropic-messages"),
+    CLAUDE_CODE,
+    GEMINI_CLI,
+    QWEN_CODE,
+    CONTINUE,
+    CLINE,
+    KIMI_CLI,
+    MINI,
+    AIDER,
 )
-"""The three agents, two of them by two interfaces."""
+"""The agents, two of them by two interfaces."""

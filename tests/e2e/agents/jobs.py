@@ -56,26 +56,41 @@ def make_files(folder: Path, count: int, lines: int) -> None:
 
 
 class Job:
-    """The script of a model that does the work with an agent's shell tool, once for each number of files."""
+    """The script of a model that does the work with an agent's shell tool, once for each number of files.
 
-    def __init__(self, shell: Shell, *files: int) -> None:
-        self._left = (step for count in files for step in _steps(shell, count))
+    `last_command` is what an agent wants to be run when its work is done.
+    """
+
+    def __init__(self, shell: Shell | None, *files: int, last_command: str = "") -> None:
+        self._has_tools = shell is not None
+        self._left = (step for count in files for step in (_steps(shell, count, last_command) if shell else _said(count)))
 
     def __call__(self, request: ScriptedRequest) -> ScriptedAnswer:
         """The next step for the agent, and a fitting word to anybody else."""
-        if is_main(request):
+        if is_main(request, has_tools=self._has_tools):
             return next(self._left)
-        return Say(NOTES if "Write notes on the conversation so far" in json.dumps(request.body) else "Counting ships")
+        return Say(NOTES if _is_summary(request) else "Counting ships")
 
 
-def _steps(shell: Shell, files: int) -> Iterator[Say]:
+def _steps(shell: Shell, files: int, last_command: str) -> Iterator[Say]:
     commands = [*(f"cat harbour_{number}.txt" for number in range(files)), f"echo {TOTAL} > total.txt"]
     yield from (Say(f"Next is `{command}`.", (shell(command),)) for command in commands)
-    yield Say(DONE)
+    yield Say(DONE, (shell(last_command),) if last_command else ())
 
 
-def is_main(request: ScriptedRequest) -> bool:
-    """Whether a request is one of the agent's own loop: it offers tools and lets them be called."""
+def _said(files: int) -> Iterator[Say]:
+    yield from (Say(f"I have seen {number} harbours. Show me the next one.") for number in range(files + 1))
+    yield Say(f"{DONE}\n\ntotal.txt\n```\n{TOTAL}\n```\n")
+
+
+def _is_summary(request: ScriptedRequest) -> bool:
+    return "Write notes on the conversation so far" in json.dumps(request.body)
+
+
+def is_main(request: ScriptedRequest, *, has_tools: bool = True) -> bool:
+    """Whether a request is one of the agent's own loop: it offers tools and lets them be called, where the agent has any."""
+    if not has_tools:
+        return not _is_summary(request)
     choice = request.body.get("tool_choice")
     forbidden = choice == "none" or (isinstance(choice, dict) and choice.get("type") == "none")
     return bool(request.body.get("tools")) and not forbidden
