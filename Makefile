@@ -7,7 +7,7 @@ SHORT := not corpus and not long
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-all live soak audit check format bench clean
+.PHONY: help run demo test test-all agents live soak audit check format bench clean
 
 help:  ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## / — /' | sort
@@ -50,6 +50,10 @@ test: $(VENV)/.dev  ## Run the tests, with 100 % branch coverage demanded of cor
 
 test-all: test soak  ## Run all tests: also the long ones, those over real sessions, and a thousand kills of writers and sessions
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "long or corpus"
+
+agents: $(VENV)/.dev  ## Drive real agents through the gateway, below and beyond their windows; writes benchmarks/results (AGENTS=…)
+	$(BIN)/python -m tests.e2e.agents.table $(AGENTS)
+	$(BIN)/python docs/agents_table.py --write
 
 live: $(VENV)/.dev  ## Ask real providers whether infold's assumptions hold (your key; PROVIDER=… MODEL=… ARGS=…)
 	@$(BIN)/python -m tests.live $(if $(PROVIDER),--provider $(PROVIDER)) $(if $(MODEL),--model $(MODEL)) $(ARGS)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from .agents.clients import AGENTS, Agent
+from .agents.clients import AGENTS, Agent, reason_missing
 from .agents.runs import FEW_FILES, LARGE_WINDOW, check_finished, check_small, check_untouched, work
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
@@ -37,6 +37,13 @@ def installed() -> None:
     if ended.returncode == NOT_HERE:
         pytest.skip(ended.stderr.strip())
     assert ended.returncode == 0, ended.stderr
+
+
+@pytest.fixture(autouse=True)
+def is_here(request: pytest.FixtureRequest) -> None:
+    """The agent of a test; where it could not be installed, the test is skipped with the reason."""
+    if reason := reason_missing(request.getfixturevalue("agent")):
+        pytest.skip(reason)
 
 
 @pytest.mark.parametrize("agent", AGENTS, ids=name_of)

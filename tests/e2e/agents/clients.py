@@ -5,14 +5,16 @@ Each is told of a window that it never fills, so that its own compaction stays o
 
 import json
 import os
+import re
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-__all__ = ["AGENTS", "MODEL", "Agent", "Finished", "Home", "run"]
+__all__ = ["AGENTS", "MODEL", "Agent", "Finished", "Home", "reason_missing", "run", "version_of"]
 
 FOLDER = Path(os.environ.get("INFOLD_AGENTS") or Path(__file__).parents[3] / ".agents")
 PACKAGES = FOLDER / "node_modules"
@@ -32,7 +34,12 @@ class Home(Struct, frozen=True):
 
 
 class Agent(Struct, frozen=True):
-    """One agent: the command for a task, the one to go on with another, what it needs, and the shell tool it offers its model."""
+    """One agent: the command for a task, the one to go on with another, what it needs, and the shell tool it offers its model.
+
+    `package` is what npm or PyPI calls it. An agent without `shell` is shown the files by what is `typed` into it. `many_files`
+    are more than `window` tokens hold. `last_command` tells it that the work is done. `moves_messages`: its requests do not go
+    on from one another, so that the provider's cache breaks with or without infold.
+    """
 
     name: str
     package: str
@@ -47,6 +54,7 @@ class Agent(Struct, frozen=True):
     many_files: int = 18
     last_command: str = ""
     moves_messages: bool = False
+    remarks: str = ""
 
 
 class Finished(Struct, frozen=True):
@@ -80,6 +88,22 @@ def run(agent: Agent, home: Home, command: list[str], typed: str = "") -> Finish
 def _node() -> str:
     """Node.js as some of the agents need it: a newer one than may be installed."""
     return str(next(PACKAGES.glob("node-linux-*/bin/node")))
+
+
+def version_of(agent: Agent) -> str:
+    """The version that is installed."""
+    manifest = next(PACKAGES.glob(f"{agent.package}/package.json"), None)
+    if manifest is not None:
+        return str(json.loads(manifest.read_text())["version"])
+    name = agent.package.replace("-", "_")
+    return next((FOLDER / agent.package).glob(f"lib/*/site-packages/{name}-*.dist-info")).stem.rpartition("-")[2]
+
+
+def reason_missing(agent: Agent) -> str:
+    """Why an agent could not be installed here; empty if it was."""
+    path = FOLDER / "missing"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return next((line.partition(": ")[2] for line in lines if line.startswith(f"{agent.package}:")), "")
 
 
 def nothing(_: Home) -> dict[str, str]:
@@ -291,11 +315,12 @@ def _qwen(*words: str) -> list[str]:
 
 
 def _qwen_settings(home: Home) -> dict[str, str]:
+    generation = {"contextWindowSize": HUGE_WINDOW, "samplingParams": {"max_tokens": OUTPUT_TOKENS}}
     settings = {
         "general": {"disableAutoUpdate": True, "enableAutoUpdate": False},
         "privacy": {"usageStatisticsEnabled": False},
         "security": {"auth": {"selectedType": "openai"}},
-        "model": {"name": MODEL, "generationConfig": {"contextWindowSize": HUGE_WINDOW}},
+        "model": {"name": MODEL, "generationConfig": generation},
     }
     return {".qwen/settings.json": json.dumps(settings)}
 
@@ -311,6 +336,7 @@ QWEN_CODE = Agent(
     shell=lambda command: ("run_shell_command", {"command": command, "is_background": False}),
     window=40_000,
     many_files=30,
+    remarks="asks for 32,000 tokens of output unless `samplingParams.max_tokens` is set, which a small window has no room for",
 )
 
 
@@ -399,6 +425,7 @@ KIMI_CLI = Agent(
     shell=lambda command: ("Shell", {"command": command}),
     window=30_000,
     many_files=24,
+    remarks="the last release that works; its successor is Kimi Code",
 )
 
 
@@ -426,6 +453,7 @@ MINI = Agent(
     environment=_mini_environment,
     files=nothing,
     shell=lambda command: ("bash", {"command": command}),
+    remarks="its LiteLLM needs the package `mcp`",
     last_command="echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT",
 )
 
@@ -433,7 +461,15 @@ MINI = Agent(
 def _aider(_: str) -> list[str]:
     switches = ("git", "pretty", "check-update", "show-model-warnings", "analytics", "show-release-notes", "gitignore")
     program = str(FOLDER / "aider-chat" / "bin" / "aider")
-    options = ["--yes-always", "--edit-format", "whole", "--map-tokens", "0", "--max-chat-history-tokens", str(HUGE_WINDOW)]
+    options = [
+        "--yes-always",
+        "--edit-format",
+        "whole",
+        "--map-tokens",
+        "0",
+        "--max-chat-history-tokens",
+        str(HUGE_WINDOW),
+    ]
     return [program, "--model", f"openai/{MODEL}", *options, *(f"--no-{switch}" for switch in switches)]
 
 
@@ -453,6 +489,66 @@ AIDER = Agent(
     shell=None,
     typed=_aider_lines,
     moves_messages=True,
+    remarks="has no tools: the files are shown with `/run`; its reminder moves with each request, which breaks the cache",
+)
+
+
+# SDKs: the examples of the guide, with the address and the folder of a run.
+
+GUIDE = Path(__file__).parents[3] / "docs" / "guides" / "agents.md"
+GUIDE_ADDRESS = "http://127.0.0.1:8377"
+
+
+def example(fence: str) -> str:
+    """The block of the guide that begins with this fence."""
+    found = re.search(rf"^```{fence}\n(.*?)^```$", GUIDE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    assert found, f"{GUIDE.name} has no block ```{fence}"
+    return found[1]
+
+
+def _vercel_example(home: Home, variant: str) -> dict[str, str]:
+    lines = example("js agent").splitlines()
+    for other in example(f"js agent {variant}").splitlines() if variant else ():
+        start = other.partition("{ create")[0] if other.startswith("import") else "const provider"
+        lines = [other if line.startswith(start) and ("create" in line) else line for line in lines]
+    return {"example.mjs": "\n".join(lines).replace(GUIDE_ADDRESS, home.address)}
+
+
+def vercel(package: str, variant: str, wire: str) -> Agent:
+    """A loop of the Vercel AI SDK with one of its providers."""
+    find = f'ln -sfn "{PACKAGES}" "$HOME/node_modules" && exec "$0" "$HOME/example.mjs" "$1"'
+    return Agent(
+        f"vercel-ai-sdk-{package.rpartition('/')[2]}",
+        package="ai",
+        wire=wire,
+        command=lambda task: ["bash", "-c", find, _node(), task],
+        again=None,
+        environment=lambda _: {"API_KEY": CREDENTIAL, "MODEL": MODEL},
+        files=lambda home: _vercel_example(home, variant),
+        shell=lambda command: ("shell", {"command": command}),
+        remarks=f"the example above, `{package}`",
+    )
+
+
+def _claude_sdk(task: str) -> list[str]:
+    return [
+        "bash",
+        "-c",
+        'exec "$0" "$HOME/example.py" "$1"',
+        str(FOLDER / "claude-agent-sdk" / "bin" / "python"),
+        task,
+    ]
+
+
+CLAUDE_AGENT_SDK = replace(
+    CLAUDE_CODE,
+    name="claude-agent-sdk",
+    package="claude-agent-sdk",
+    command=_claude_sdk,
+    again=None,
+    environment=lambda _: {"API_KEY": CREDENTIAL, "MODEL": MODEL, "DISABLE_AUTO_COMPACT": "1"},
+    files=lambda home: {"example.py": example("python agent").replace(GUIDE_ADDRESS, home.address)},
+    remarks="the example above",
 )
 
 
@@ -470,5 +566,8 @@ AGENTS = (
     KIMI_CLI,
     MINI,
     AIDER,
+    vercel("@ai-sdk/openai-compatible", "", "openai-chat"),
+    vercel("@ai-sdk/anthropic", "anthropic", "anthropic-messages"),
+    CLAUDE_AGENT_SDK,
 )
-"""The agents, two of them by two interfaces."""
+"""The agents and SDKs, some of them by two interfaces."""

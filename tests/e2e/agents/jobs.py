@@ -63,7 +63,9 @@ class Job:
 
     def __init__(self, shell: Shell | None, *files: int, last_command: str = "") -> None:
         self._has_tools = shell is not None
-        self._left = (step for count in files for step in (_steps(shell, count, last_command) if shell else _said(count)))
+        self._left = (
+            step for count in files for step in (_steps(shell, count, last_command) if shell else _said(count))
+        )
 
     def __call__(self, request: ScriptedRequest) -> ScriptedAnswer:
         """The next step for the agent, and a fitting word to anybody else."""

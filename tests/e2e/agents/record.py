@@ -47,9 +47,9 @@ class Recorder:
 
 
 def main() -> int:
-    """Record all agents."""
+    """Record all agents that can go on with a session."""
     FIXTURES.mkdir(parents=True, exist_ok=True)
-    for agent in AGENTS:
+    for agent in (agent for agent in AGENTS if agent.again):
         with tempfile.TemporaryDirectory() as folder:
             lines = recorded(agent, Path(folder))
         path = FIXTURES / f"{agent.name}.jsonl"
@@ -69,7 +69,8 @@ def recorded(agent: Agent, folder: Path) -> list[str]:
     with ScriptedServer(recorder) as upstream:
         home = Home(own, work, upstream.url)
         plan = ["--agent", "plan"] if agent.name.startswith("opencode") else []
-        for command in ([*agent.command(TASK), *plan], agent.again(NEXT_TASK)):
+        again = [agent.again(NEXT_TASK)] if agent.again else []
+        for command in ([*agent.command(TASK), *plan], *again):
             ended = run(agent, home, command)
             assert ended.status == 0, ended
     places = {str(work): "/srv/harbours", str(own): "/srv/agent", str(folder): "/srv", '"/root"': '"main"'}
