@@ -8,6 +8,7 @@ import io
 import re
 from collections.abc import Iterator
 from contextlib import redirect_stdout
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -155,6 +156,20 @@ def resolves(link: str, page: Path) -> bool:
     if not target.exists():
         return False
     return not anchor or anchor in {_slug(heading) for heading in HEADING.findall(target.read_text("utf-8"))}
+
+
+def test_table_of_agents_is_fresh() -> None:
+    """The guide to agents is as `benchmarks/results/agents.json` has it; `python docs/agents_table.py --write` refreshes it."""
+    spec = spec_from_file_location("agents_table", DOCS / "agents_table.py")
+    assert spec is not None
+    assert spec.loader is not None
+    table = module_from_spec(spec)
+    spec.loader.exec_module(table)
+    page = table.PAGE.read_text("utf-8")
+
+    assert table.current(page) == page
+    with pytest.raises(ValueError, match="lacks"):
+        table.current("a page without marks")
 
 
 def test_blocks_are_read_as_written() -> None:
