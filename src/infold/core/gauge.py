@@ -40,11 +40,15 @@ NativeUse: TypeAlias = Literal["never", "auto", "always"]
 
 
 class Rates(Struct, frozen=True):
-    """Prices per million tokens, in US dollars: uncached input (including the cache write), cached input, output."""
+    """Prices per million tokens, in US dollars: uncached input (including the cache write), cached input, output.
+
+    `is_assumed`: only their ratios mean something, the usual ones of the model's family; no sum of money follows from them.
+    """
 
     fresh: float
     cached: float
     output: float = 0.0
+    is_assumed: bool = False
 
 
 class CutForecast(Struct, frozen=True):

@@ -263,11 +263,10 @@ def _saving(log: Log, inputs: PlanInputs) -> float:
         return 0.0
     policy, usable = inputs.policy, inputs.budget.usable_tokens
     summary_tokens = policy.summary.budget_tokens(usable)
-    written = min(summary_tokens, log.checkpoint_size.measure + SUMMARY_GROWTH_TOKENS)
     view_tokens = estimated_tokens(log, inputs)
     forecast = CutForecast(
         view_tokens=view_tokens,
-        after_tokens=inputs.overhead_tokens + written + policy.tail.budget_tokens(usable),
+        after_tokens=inputs.overhead_tokens + summary_tokens + policy.tail.budget_tokens(usable),
         overhead_tokens=inputs.overhead_tokens,
         sent_tokens=log.sent_since + log.calls_since * inputs.overhead_tokens,
         calls=log.calls_since,
@@ -383,12 +382,13 @@ def _room(log: Log, inputs: PlanInputs, tail_tokens: int, *, halves: bool) -> Ro
     """Return the room that the target leaves for a tail next to the summary and the overhead, in the provider's tokens."""
     policy, budget = inputs.policy, inputs.budget
     summary_tokens = policy.summary.budget_tokens(budget.usable_tokens)
+    unused = max(0, summary_tokens - log.checkpoint_size.measure - SUMMARY_GROWTH_TOKENS)
     written = Size(prose=summary_tokens + inputs.overhead_tokens).plus(size_of_state(log.state, log.rendering))
     most = max(0, budget.target_tokens - scaled_tokens(written, log, inputs))
     if halves:  # a manual request is carried out, however little there is
         most = min(most, scaled_tokens(log.size, log, inputs) // 2)
     least = min(policy.tail.minimum_tokens, int(budget.usable_tokens * LARGEST_LEAST_TAIL))
-    return Room(min(tail_tokens, most), scaled_tokens(Size(prose=least), log, inputs), most)
+    return Room(min(tail_tokens + unused, most), scaled_tokens(Size(prose=least), log, inputs), most)
 
 
 def _rewrite(log: Log, inputs: PlanInputs, reason: Reason) -> Summarise | Fold | None:
