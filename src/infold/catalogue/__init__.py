@@ -15,6 +15,7 @@ from infold.catalogue.lookup import (
     lower_bound,
     shipped_table,
     upper_bound,
+    usual_prices,
 )
 from infold.catalogue.models import Assumed, FamilyName, Known, Lookup, ModelEntry, Prices, SpellingStep, Tier
 
@@ -41,4 +42,5 @@ __all__ = [
     "lower_bound",
     "shipped_table",
     "upper_bound",
+    "usual_prices",
 ]

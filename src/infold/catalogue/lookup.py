@@ -222,7 +222,9 @@ class Family(msgspec.Struct, frozen=True):
 
     `lower_bound` holds for ASCII text; no vocabulary measured has less than 0.85 of o200k's tokens there, over whole
     sessions. `factor` and `wide_factor` are the expected tokens per token of the estimate, for ASCII and other text
-    (fitted by `benchmarks/family_factors.py`, rounded to one decimal, at least 1).
+    (fitted by `benchmarks/family_factors.py`, rounded to one decimal, at least 1). `cache_read`, `cache_write` and `output` are
+    its usual prices as multiples of the price of input: medians over the catalogue's models with a price for cache reads. Where
+    fewer than ten have one, and for "other", they are those of the family whose cuts cost most, so that fewer are made.
     """
 
     upper_bound: float
@@ -230,11 +232,14 @@ class Family(msgspec.Struct, frozen=True):
     lower_bound: float = 0.85
     factor: float = 1.0
     wide_factor: float = 1.0
+    cache_read: float = 0.1
+    cache_write: float = 1.25
+    output: float = 5.0
 
 
 FAMILIES: Mapping[FamilyName, Family] = MappingProxyType(
     {
-        "o200k": Family(1.17, "reported usage of Codex sessions, 1.06 to 1.17"),
+        "o200k": Family(1.17, "reported usage of Codex sessions, 1.06 to 1.17", cache_write=1.0),
         "cl100k": Family(1.47, "Chinese prose 1.47; sessions up to 1.16 × framing = 1.36", wide_factor=1.4),
         "claude": Family(
             1.65,
@@ -244,17 +249,46 @@ FAMILIES: Mapping[FamilyName, Family] = MappingProxyType(
             wide_factor=1.6,
         ),
         "gemini": Family(
-            1.45, "Gemma vocabulary, one agent transcript 1.24 × framing = 1.45", factor=1.1, wide_factor=1.2
+            1.45,
+            "Gemma vocabulary, one agent transcript 1.24 × framing = 1.45",
+            factor=1.1,
+            wide_factor=1.2,
+            cache_write=1.0,
         ),
         "llama3": Family(1.22, "sessions up to 1.04 × framing = 1.22; Chinese prose 1.04"),
-        "qwen": Family(1.45, "service logs 1.45; sessions up to 1.19 × framing = 1.40"),
-        "deepseek": Family(1.38, "sessions up to 1.18 × framing = 1.38; indented JSON 1.10", factor=1.1),
-        "mistral": Family(
-            1.48, "service logs 1.48; sessions up to 1.25 × framing = 1.46 (vocabulary v3)", factor=1.1, wide_factor=1.3
+        "qwen": Family(
+            1.45,
+            "service logs 1.45; sessions up to 1.19 × framing = 1.40",
+            cache_read=0.2,
+            cache_write=1.0,
+            output=3.0,
         ),
-        "glm": Family(1.31, "sessions up to 1.12 × framing = 1.31"),
-        "kimi": Family(1.26, "sessions up to 1.07 × framing = 1.26; Chinese prose 0.75"),
-        "grok": Family(1.96, "no public vocabulary: as for other"),
+        "deepseek": Family(
+            1.38,
+            "sessions up to 1.18 × framing = 1.38; indented JSON 1.10",
+            factor=1.1,
+            cache_write=1.0,
+            output=3.0,
+        ),
+        "mistral": Family(
+            1.48,
+            "service logs 1.48; sessions up to 1.25 × framing = 1.46 (vocabulary v3)",
+            factor=1.1,
+            wide_factor=1.3,
+            cache_write=1.0,
+            output=3.0,
+        ),
+        "glm": Family(
+            1.31, "sessions up to 1.12 × framing = 1.31", cache_read=0.19, cache_write=1.0, output=3.2
+        ),
+        "kimi": Family(
+            1.26,
+            "sessions up to 1.07 × framing = 1.26; Chinese prose 0.75",
+            cache_read=0.17,
+            cache_write=1.0,
+            output=4.2,
+        ),
+        "grok": Family(1.96, "no public vocabulary: as for other", cache_read=0.16, cache_write=1.0, output=2.0),
         "other": Family(1.96, "widest vocabulary measured, Llama 2: sessions up to 1.67 × framing = 1.96"),
     }
 )
@@ -466,12 +500,18 @@ def _assume(name: str) -> Assumed:
     return Assumed(entry, f"{reason}; a window of {ASSUMED_CONTEXT_TOKENS:,} tokens is assumed", _ADVICE)
 
 
-def cost_of(model: str, usage: Usage | None) -> float:
+def usual_prices(family: FamilyName | None) -> Prices:
+    """Return a family's usual prices with input at 1: they can be compared with one another and are no sum of money."""
+    usual = FAMILIES[family or "other"]
+    return Prices(1.0, usual.output, cache_read=usual.cache_read, cache_write=usual.cache_write)
+
+
+def cost_of(model: str, usage: Usage | None, stated: Prices | None = None) -> float:
     """Return the US dollars for one request of that usage, a compaction by its provider included; 0 if usage or prices are
-    unknown."""
+    unknown. `stated` prices are used in place of the catalogue's."""
     if usage is None:
         return 0.0
-    prices = lookup(model).entry.prices_at(usage.prompt)
+    prices = stated or lookup(model).entry.prices_at(usage.prompt)
     if prices is None:
         return 0.0
     read = prices.input if prices.cache_read is None else prices.cache_read
@@ -480,7 +520,7 @@ def cost_of(model: str, usage: Usage | None) -> float:
     sent = usage.input * prices.input + usage.cache_read * read + usage.cache_write * written
     sent += min(usage.cache_write_hour, usage.cache_write) * (hour - written)
     own = (sent + (usage.output + usage.reasoning) * prices.output) / 1_000_000
-    return own + cost_of(model, usage.compaction)
+    return own + cost_of(model, usage.compaction, stated)
 
 
 # Overrides: facts about a model that a user states in place of the catalogue's.

@@ -189,7 +189,7 @@ def _replay(session: RecordedSession, window: int | None, policy: Policy, known:
         overhead_tokens=count_overhead(preamble, session.system, session.tools, counting.ruler).tokens,
         bound=counting.margin,
         wide_bound=counting.wide_margin,
-        rates=rates_of(known),
+        rates=rates_of(known.entry.prices if known else None, known.entry.family if known else None),
         reports_usage=False,
     )
     rendering = Rendering(counting.ruler if exact else policy.estimate, policy.stub)

@@ -346,6 +346,7 @@ def compacted_event(log: Log, checkpoint: Checkpoint, inputs: PlanInputs) -> Com
         faults=() if verdict is None else verdict.faults,
         outdated_thinking=sum(1 for _ in lost) if log.binds_thinking else 0,
         saving=checkpoint.saving,
+        is_price_assumed=checkpoint.reason == "price" and inputs.rates is not None and inputs.rates.is_assumed,
         error="" if verdict is None else verdict.error,
         safety=checkpoint.safety,
         native=bool(checkpoint.native),

@@ -41,7 +41,8 @@ class Compacted(Struct, frozen=True, tag_field="event", tag="session.compacted")
 
     `uncached_tokens` of the next request are not in the cache; `ahead`: the summary was prepared in the background;
     `faults` are what the judge repaired or why it rejected the model's summary; `outdated_thinking` as for a pruning.
-    `saving` is the expected saving of a fold made for its price, over the calls to come, in US dollars. `error` is the
+    `saving` is the expected saving of a fold made for its price, over the calls to come, in US dollars;
+    0.0 with `is_price_assumed`: it was made by the usual ratios of prices, because the model's own are not known. `error` is the
     model's own error if it failed. `safety` names what infold did beyond the preset's document (see `Checkpoint`).
     `native`: the provider compacted the head itself. `marked`, `corrected` and `removed` count the sentences of the summary
     that name something unknown, to which the log's own knowledge was added, and that were taken out.
@@ -66,6 +67,7 @@ class Compacted(Struct, frozen=True, tag_field="event", tag="session.compacted")
     marked: int = 0
     corrected: int = 0
     removed: int = 0
+    is_price_assumed: bool = False
 
     @property
     def outcome(self) -> Literal["summarised", "folded"]:

@@ -83,12 +83,12 @@ def _is_by_document(policy: Policy) -> bool:
 
 
 LARGEST_LEAST_TAIL = 0.25
-"""The policy's minimum tail applies if it is at most this share of the usable window: 8,000 tokens from windows of 38k
+"""The policy's minimum tail applies if it is at most this share of the usable window: 4,000 tokens from windows of 19k
 on."""
 
 
 SUMMARY_GROWTH_TOKENS = 1_500
-"""Forecast of the maximum growth of a checkpoint from one fold to the next; the budget is rarely filled."""
+"""Forecast of the maximum growth of a checkpoint from one fold to the next; the tail takes what is left of its budget."""
 
 
 STUB_TOKENS = 24
@@ -111,8 +111,8 @@ class Prune(Struct, frozen=True):
 class Summarise(Struct, frozen=True):
     """Ask a model for the text that replaces the head, in at most `budget_tokens`.
 
-    `saving` is the expected saving of a fold made for its price, in the currency of the rates. `native`: the provider
-    writes it by its own means.
+    `saving` is the expected saving of a fold made for its price, in the currency of the rates; 0.0 if these are assumed. `native`:
+    the provider writes it by its own means.
     """
 
     cut: Cut
@@ -191,7 +191,7 @@ def fold_at(log: Log, cut: Cut, inputs: PlanInputs, reason: Reason) -> Summarise
     summary, head = inputs.policy.summary, head_size(log, cut).measure
     most = max(summary.minimum_tokens, head // 2)
     asks = not cut.index or is_worth_asking(log, head - log.checkpoint_size.measure, inputs, reason)
-    gain = _saving(log, inputs) if reason == "price" else 0.0
+    gain = _saving(log, inputs) if reason == "price" and inputs.rates and not inputs.rates.is_assumed else 0.0
     room = min(summary.budget_tokens(inputs.budget.usable_tokens), most)
     if not (inputs.summariser and asks):
         return Fold(cut, room, reason, gain)
@@ -214,7 +214,7 @@ def prefers_native(log: Log, inputs: PlanInputs, cut: Cut) -> bool:
         return True
     if inputs.native_is_sealed:
         return any(logged.has_thinking for logged in log.live[: cut.index])
-    if inputs.rates is None or inputs.is_cold or log.reported is None:
+    if inputs.rates is None or inputs.rates.is_assumed or inputs.is_cold or log.reported is None:
         return False
     return estimated_tokens(log, inputs) * inputs.rates.cached < head_size(log, cut).measure * inputs.rates.fresh
 
@@ -258,7 +258,7 @@ def _was_forced(log: Log, policy: Policy) -> bool:
 
 
 def _saving(log: Log, inputs: PlanInputs) -> float:
-    """Return the expected saving of a fold as deep as the policy makes it, at known prices; 0.0 if it does not pay."""
+    """Return the expected saving of a fold as deep as the policy makes it, at the rates; 0.0 if it does not pay."""
     if inputs.rates is None:
         return 0.0
     policy, usable = inputs.policy, inputs.budget.usable_tokens
@@ -379,7 +379,10 @@ def _cut(log: Log, inputs: PlanInputs, *, halves: bool) -> Cut | None:
 
 
 def _room(log: Log, inputs: PlanInputs, tail_tokens: int, *, halves: bool) -> Room:
-    """Return the room that the target leaves for a tail next to the summary and the overhead, in the provider's tokens."""
+    """Return the room that the target leaves for a tail next to the summary and the overhead, in the provider's tokens.
+
+    The tail takes what the summary is not expected to need of its room: what both take together is chosen by its cost.
+    """
     policy, budget = inputs.policy, inputs.budget
     summary_tokens = policy.summary.budget_tokens(budget.usable_tokens)
     unused = max(0, summary_tokens - log.checkpoint_size.measure - SUMMARY_GROWTH_TOKENS)

@@ -176,7 +176,8 @@ class TailPolicy(Struct, frozen=True):
     """What stays verbatim after the cut.
 
     `rule`: nothing, the last `turns` user turns, or newest messages within a token budget, which is `size` of the
-    usable window held between `minimum_tokens` and `maximum_tokens`, and of at most `turns` turns if given.
+    usable window held between `minimum_tokens` and `maximum_tokens`, and of at most `turns` turns if given. Under a policy
+    with a target, what the checkpoint is not expected to need of its room is tail too.
     `split_turns`: whether the cut may fall inside a turn. `whole_head`: what to do if everything would be tail: fold it
     all, or leave it. `recut`: whether turns are dropped from the tail once the summary is known and still over target.
     """
@@ -351,8 +352,8 @@ INFOLD = Policy(
     ),
     tail=TailPolicy(
         rule="tokens",
-        size=share(0.15),
-        minimum_tokens=8_000,
+        size=share(0.075),
+        minimum_tokens=4_000,
         maximum_tokens=20_000,
         split_turns=True,
         whole_head=False,

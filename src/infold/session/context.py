@@ -27,7 +27,7 @@ from infold.errors import PolicyError, WindowExceeded
 from infold.formats.codec import ReportedMiss
 from infold.formats.registry import OPENAI_RESPONSES
 from infold.session.counting import count_overhead
-from infold.session.settings import ResolvedSettings, rates_of
+from infold.session.settings import ResolvedSettings
 
 HOUR_SECONDS = 3_600
 
@@ -121,7 +121,7 @@ class RequestContext:
             window_tokens=self._whole_window(log).limit_tokens,
             summariser=settings.summarises and (manual or not self._is_paused(log)),
             manual=manual,
-            rates=None if edited_from else rates_of(settings.known, hourly=True) if is_hourly else settings.rates,
+            rates=None if edited_from else settings.rates_for(hourly=True) if is_hourly else settings.rates,
             # Derived from the log, so that all processes agree.
             is_cold=answered_ms is not None and self._now_ms() - answered_ms > lifetime * 1_000,
             native="never" if edited_from else settings.native,
@@ -144,7 +144,7 @@ class RequestContext:
     def _complete_reply(self, message: Message, log: Log) -> Message:
         if not isinstance(message, AssistantMessage) or message.usage is None:
             return message
-        model, extras = self._settings.model, self.extras or NO_EXTRAS
+        model, stated, extras = self._settings.model, self._settings.stated_prices, self.extras or NO_EXTRAS
         most, is_hourly = extras.output_tokens, 2 * message.usage.cache_write_hour > message.usage.cache_write
         usual = HOUR_SECONDS if is_hourly else self._settings.cache_seconds
         # Compacting makes no room for a reply that is longer than the caller asked for.
@@ -156,7 +156,7 @@ class RequestContext:
         return replace(
             message,
             model=message.model or (ModelRef("", model) if model else None),
-            cost=cost_of(model, message.usage) if model else 0.0,
+            cost=cost_of(model, message.usage, stated) if model or stated else 0.0,
             overhead=overhead,
             window_tokens=self._settings.window.context_tokens,
             cache_seconds=message.cache_seconds or extras.cache_seconds or usual,
@@ -189,12 +189,12 @@ class RequestContext:
             is_missed = idle_ms > lifetime * 1_000 and not is_served
         if not is_missed or tokens <= 0:
             return None
-        rates = rates_of(self._settings.known, hourly=lifetime >= HOUR_SECONDS)
+        rates = self._settings.rates_for(hourly=lifetime >= HOUR_SECONDS)
         return CacheMissed(
             log.session_id,
             "changed" if is_changed else "expired",
             tokens,
-            0.0 if rates is None else tokens * (rates.fresh - rates.cached) / 1_000_000,
+            0.0 if rates.is_assumed else tokens * (rates.fresh - rates.cached) / 1_000_000,
             idle_ms // 1_000,
             lifetime,
             "" if reported is None else reported.reason,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.catalogue import Override
+from infold.catalogue import Override, Prices
 from infold.core.budget import Window, budget_for
 from infold.core.compact import Simulation, advance, compact
 from infold.core.gauge import PlanInputs, estimated_tokens, gauge
@@ -30,7 +30,14 @@ from infold.formats.registry import edited_positions
 from infold.session.context import window_exceeded
 from infold.session.counting import count_overhead, extra_text, split_preamble
 from infold.session.report import Report
-from infold.session.settings import ResolvedSettings, check_settings, resolve_policy, resolve_settings, wire_format
+from infold.session.settings import (
+    ResolvedSettings,
+    check_prices,
+    check_settings,
+    resolve_policy,
+    resolve_settings,
+    wire_format,
+)
 
 
 class Fitted(NamedTuple):
@@ -68,6 +75,7 @@ def fit(
     exact: bool = True,
     environ: Mapping[str, str] | None = None,
     bound_thinking: bool | None = None,
+    prices: Prices | None = None,
 ) -> Fitted:
     """Make messages fit a model's window; give `model`, or `window` in tokens, or both.
 
@@ -77,12 +85,14 @@ def fit(
     to ask for them. `exact` off keeps to the estimate even if a tokeniser is installed. `environ` has the off switches
     (`INFOLD_DISABLE_AUTOCOMPACT`, `INFOLD_DISABLE_PRUNE`); by default it is the environment of the process.
     `bound_thinking`: whether the model refuses thinking once something before it changed; by default as the catalogue says. Use
-    `False` if the request asks the provider to drop such blocks itself.
+    `False` if the request asks the provider to drop such blocks itself. `prices`: the model's, in US dollars per million tokens,
+    in place of the catalogue's.
 
     Raise `WindowExceeded` if even the smallest view does not fit, `UnknownFormat` or `BrokenInput` for messages that
     cannot be read, `UsageError` if neither model nor window is given or a value has a wrong type.
     """
     check_settings(model, window, policy, working_window)
+    check_prices(prices)
     environ = os.environ if environ is None else environ
     policy = resolve_policy(policy, environ, working_window)
     wire = wire_format(messages, format)
@@ -97,6 +107,7 @@ def fit(
         bound_thinking=bound_thinking,
         overrides=overrides,
         exact=exact and policy.estimate == "features",  # a document with a rule of its own is not counted exactly
+        prices=prices,
     )
     report = _compact(decoded, settings, system, tools)
     items, sources = wire.encode_with_sources(report.sent, decoded)
@@ -131,6 +142,7 @@ def _compact(decoded: Decoded, settings: ResolvedSettings, system: object, tools
         counting=counting,
         events=(*played.events, *compaction.events),
         model=settings.known,
+        prices=settings.stated_prices,
         history=decoded.messages,
         sent=(*preamble, *view(compaction.log, policy.summary, brought=True)),
         sequences=(*(-1 for _ in preamble), *played.sequences),

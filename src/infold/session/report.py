@@ -65,6 +65,7 @@ class Report(Struct, frozen=True):
     beside: Mapping[str, int] = {}
     sources: tuple[int | None, ...] = ()
     edited: frozenset[int] = frozenset()
+    prices: Prices | None = None
 
     @property
     def changed(self) -> bool:
@@ -95,7 +96,7 @@ class Report(Struct, frozen=True):
     @property
     def cost(self) -> dict[str, float] | None:
         """Dollars for sending the request once, uncached, by category; none where the price is not known."""
-        prices = self.model.entry.prices_at(self.tokens_after) if self.model is not None else None
+        prices = self.prices or (None if self.model is None else self.model.entry.prices_at(self.tokens_after))
         return None if prices is None else cost_of(self.after, prices)
 
     def explain(self) -> str:
@@ -249,6 +250,8 @@ def _describe_change(event: Pruned | Clipped | Compacted) -> str:
         case Compacted():
             what = f"folded {_number(event.folded_messages, 'message')}"
     own = "; this step is infold's own, the preset has none" if event.reason == "safety" else ""
+    if isinstance(event, Compacted) and event.is_price_assumed:
+        own = " at the usual ratios of prices, assumed because the model's own are not known"
     beyond = f"{_describe_review(event)}{describe_safety(event)}" if isinstance(event, Compacted) else ""
     change = f"{event.tokens_before:,} → {event.tokens_after:,} tokens"
     return f"{what}: {change}, because {REASONS[event.reason]}{own}{beyond}"

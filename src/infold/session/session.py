@@ -719,7 +719,7 @@ class Session:
             raise ModelError(model, f"answered with something other than a reply ({broken})") from broken
         if native is None:
             raise ModelError(model, "returned no compaction of its own")
-        cost = cost_of(model, native.usage)
+        cost = cost_of(model, native.usage, self._settings.stated_prices)
         return replace(native, model=model, cost=cost, duration_ms=told.duration_ms)
 
     # The caller's list.

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from time import time
 from types import MappingProxyType
 from typing import get_args
@@ -9,7 +10,18 @@ from typing import get_args
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.catalogue import Assumed, Known, Lookup, Override, binds_thinking, compacts_natively, lookup
+from infold.catalogue import (
+    Assumed,
+    FamilyName,
+    Known,
+    Lookup,
+    Override,
+    Prices,
+    binds_thinking,
+    compacts_natively,
+    lookup,
+    usual_prices,
+)
 from infold.core.budget import LARGEST_OUTPUT_TOKENS, Window
 from infold.core.events import Compacted, Event
 from infold.core.gauge import NativeUse, Rates
@@ -63,6 +75,8 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     `stops`: the caller is an agent's loop that ends at `SummaryFailed`, which `prepare` raises under a policy that gives
     a compaction up when its summary fails; otherwise the head is folded without a model. `cache_seconds`: how long the provider
     keeps a request in its cache after its last use, where neither a request nor a reply states it; `None`: as the catalogue says.
+    `prices`: the model's prices in US dollars per million tokens, in place of the catalogue's; if none are known either, only the
+    usual ratios of the model's family decide when a fold pays, and no sum of money is computed.
     `defer_tools`: `wrap` and the gateway leave tools that were never called to the provider's tool search, where it has one.
     """
 
@@ -91,10 +105,12 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     offers_native: bool = False
     cache_seconds: int | None = None
     defer_tools: bool = False
+    prices: Prices | None = None
 
     def __post_init__(self) -> None:
         """Reject values of a wrong type where they were written."""
         check_settings(self.model, self.window, self.policy, self.working_window)
+        check_prices(self.prices)
         if self.native not in get_args(NativeUse):
             raise UsageError(f"native is {self.native!r}; give 'auto', 'always' or 'never'")
         if self.cache_seconds is not None and require_int("cache_seconds", self.cache_seconds) < 1:
@@ -114,6 +130,7 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
             recall=self.recall,
             environ=environ,
             bound_thinking=self.bound_thinking,
+            prices=self.prices,
         )
         native = self._native(resolved)
         return replace(
@@ -149,6 +166,7 @@ class ResolvedSettings(Struct, frozen=True, kw_only=True):
     `known` is the catalogue's answer, `None` if no model was named. `summarises`: a model can be asked; `summariser_tokens` is
     its window if it is not the session's own model, and `shares_prefix` says that it is sent what the session's model is sent.
     `defers`: summaries are written in the background. `is_window_assumed`: the window is a guess.
+    `prices` are stated or the catalogue's, `stated_prices` only the former; `rates` are assumed if neither are known.
     """
 
     policy: Policy
@@ -158,6 +176,8 @@ class ResolvedSettings(Struct, frozen=True, kw_only=True):
     model: str = ""
     known: Lookup | None = None
     is_window_assumed: bool = False
+    prices: Prices | None = None
+    stated_prices: Prices | None = None
     rates: Rates | None = None
     format: str | None = None
     summarises: bool = False
@@ -171,6 +191,10 @@ class ResolvedSettings(Struct, frozen=True, kw_only=True):
     recovers: bool = False
     native: NativeUse = "never"
     cache_seconds: int = CACHE_SECONDS
+
+    def rates_for(self, *, hourly: bool) -> Rates:
+        """Return the rates of a cache that keeps requests for an hour or longer, or for less."""
+        return rates_of(self.prices, self.known.entry.family if self.known else None, hourly=hourly)
 
     def seconds_for(self, output_tokens: int) -> float | None:
         """Return how long a summary of at most so many tokens may take; `None`: as long as it likes."""
@@ -189,13 +213,18 @@ def resolve_settings(
     bound_thinking: bool | None = None,
     overrides: Mapping[str, Override] | None = None,
     exact: bool = True,
+    prices: Prices | None = None,
 ) -> ResolvedSettings:
     """Resolve a model, a window in tokens or both; raise `UsageError` if neither is given.
 
-    `environ` has the off switches; `exact` off keeps to the estimate even if a tokeniser is installed.
+    `environ` has the off switches; `exact` off keeps to the estimate even if a tokeniser is installed. `prices` are used in
+    place of the catalogue's, tiers included.
     """
     chosen = resolve_policy(policy, environ)
     known = None if model is None else lookup(model, overrides=overrides)
+    if known is not None and prices is not None:
+        known = replace(known, entry=replace(known.entry, prices=prices, tiers=()))
+    known_prices = prices or (known.entry.prices if known else None)
     family = known.entry.family if known else None
     is_own_rule = chosen.estimate == "features"
     counting = counting_for(family or "o200k", exact=exact, scaled=is_own_rule)
@@ -209,7 +238,9 @@ def resolve_settings(
         model=model or "",
         known=known,
         is_window_assumed=window is None and isinstance(known, Assumed),
-        rates=rates_of(known),
+        prices=known_prices,
+        stated_prices=prices,
+        rates=rates_of(known_prices, family),
         cache_seconds=(known.entry.cache_lifetime_seconds if known else None) or CACHE_SECONDS,
     )
 
@@ -236,19 +267,18 @@ def resolve_window(given: int | Window | None, known: Lookup | None) -> Window:
     return Window(entry.context_tokens, entry.input_tokens, entry.output_tokens)
 
 
-def rates_of(known: Lookup | None, *, hourly: bool = False) -> Rates | None:
-    """Return the model's prices if they are known; without a cache, everything is read at the full price each time.
+def rates_of(stated: Prices | None, family: FamilyName | None, *, hourly: bool = False) -> Rates:
+    """Return the model's prices as rates, or the usual ones of its family, which are `is_assumed`, if they are not known.
 
-    `hourly`: the cache keeps requests for an hour or longer, which some providers charge more for.
+    Without a cache price, everything is read at the full price each time. `hourly`: the cache keeps requests for an hour or
+    longer, which some providers charge more for.
     """
-    prices = known.entry.prices if isinstance(known, Known) else None
-    if prices is None:
-        return None
+    prices = stated or usual_prices(family)
     fresh = prices.input if prices.cache_write is None else prices.cache_write
     if hourly and prices.cache_write_hour is not None:
         fresh = prices.cache_write_hour
     cached = prices.input if prices.cache_read is None else prices.cache_read
-    return Rates(fresh, cached, prices.output)
+    return Rates(fresh, cached, prices.output, is_assumed=stated is None)
 
 
 def is_thinking_bound(model: str | None, known: Lookup | None, stated: bool | None) -> bool:
@@ -282,6 +312,20 @@ def check_settings(model: object, window: object, policy: object, working_window
         )
     if not isinstance(policy, str | Policy):
         raise UsageError(f"the policy is {kind_of(policy)}; give a preset's name such as 'infold', or a Policy")
+
+
+def check_prices(prices: object) -> None:
+    """Raise `UsageError` if these are not prices: a value of a wrong type, or a number that no token costs."""
+    if prices is None:
+        return
+    if not isinstance(prices, Prices):
+        raise UsageError(f"the prices are {kind_of(prices)}; give Prices(input=…, output=…) of infold.catalogue")
+    for field in Prices.__struct_fields__:
+        value = getattr(prices, field)
+        is_needed = field in ("input", "output")
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not (is_number and 0 <= value < inf) and (is_needed or value is not None):
+            raise UsageError(f"prices.{field} is {value!r}; give dollars per million tokens, zero or more")
 
 
 def check_store(store: object) -> None:

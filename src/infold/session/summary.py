@@ -337,7 +337,9 @@ def _shared_room(log: Log, plan: SummaryPlan, additions: Additions) -> int:
     inputs, reported = plan.inputs, log.reported
     if not plan.shares_prefix or plan.summariser_tokens or reported is None or log.altered_at > reported.sequence:
         return 0
-    rates = inputs.rates or (CACHED_RATES if reported.usage.cache_read else None)
+    rates = inputs.rates
+    if rates is None or rates.is_assumed:  # whether there is a cache at all is not known until a reply shows it
+        rates = CACHED_RATES if reported.usage.cache_read else None
     ruler, window = token_ruler(log.rendering.estimate), _summariser_window(plan)
     asked = int(measure(instruction(additions), ruler) * bound_of(log, inputs))
     newer = log.live[log.index_of(reported.sequence) or 0 :] if _shows_sent(log, plan) else ()
