@@ -2,7 +2,8 @@
 
 Run `python benchmarks/peers.py` (`--write` keeps the figures in `benchmarks/results/`). Each peer lives in an environment of its
 own, made with uv on the first run in `--cache` and used again after that, without a network; its adapter is in
-`benchmarks/peers/`. Every session is played call by call, every library is told to hold five sixths of the window, and what it
+`benchmarks/peers/`. infold is played as a `Session` that is told each reply's usage, with the model's prices and with its window
+alone, and as `fit`, which keeps nothing between two calls and so never folds for price. Every session is played call by call, every library is told to hold five sixths of the window, and what it
 sends is counted here, for all alike, with the o200k vocabulary. Summarisers are faked: what a summary says is not judged, what
 it costs is. Not measured: what is lost beside the user's opening rule (retention, in replay), real providers' cache expiry.
 """
@@ -15,7 +16,7 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import takewhile
@@ -31,9 +32,12 @@ from infold.core.messages import TextPart, UserMessage
 from infold.core.policy import INFOLD, Policy
 from infold.errors import InfoldError
 from infold.session.fit import fit
+from infold.session.session import Session
+from infold.session.settings import SessionSettings
 from infold.transcripts.record import RecordedSession
 from infold.transcripts.registry import read_transcript
 from infold.transcripts.write import to_openai_chat
+from infold.wiring import open_store
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -78,13 +82,19 @@ PEERS = {
 
 
 class Own(Struct, frozen=True):
-    """How a row of ours is run: with a tokeniser or an estimate, and told the model's prices or not."""
+    """How a row of ours is run: as a session or by `fit`, told the model's prices or not, by a tokeniser or an estimate."""
 
-    exact: bool = True
+    is_session: bool = True
     priced: bool = True
+    exact: bool = True
 
 
-OWN = {"infold": Own(), "infold, estimate": Own(exact=False), "infold, no prices": Own(priced=False)}
+OWN = {
+    "infold": Own(),
+    "infold, no prices": Own(priced=False),
+    "infold, fit": Own(is_session=False),
+    "infold, fit, estimate": Own(is_session=False, exact=False),
+}
 
 
 class History(Struct, frozen=True):
@@ -294,7 +304,7 @@ def opening(session: RecordedSession) -> str:
 
 
 def own_rows(history: History) -> Iterator[Row]:
-    """No compaction at all, and infold with an exact count and with its estimate."""
+    """No compaction at all, and infold in each of its ways."""
     for window in history.windows:
         for name, own in OWN.items():
             yield row(history, window, name, *play(history, window, INFOLD, own))
@@ -305,20 +315,54 @@ def own_rows(history: History) -> Iterator[Row]:
 
 
 def play(history: History, window: int, policy: Policy, own: Own) -> tuple[Played, dict[str, Chat]]:
-    """Each request of a session through `fit`, and the messages that were ever sent."""
-    stated = Override(context_tokens=window, family="o200k", prices=PRICES if own.priced else None)
-    prepare = partial(fit, model="any", overrides={"any": stated}, policy=policy, format="openai-chat", exact=own.exact)
+    """Each request of a session through infold, and the messages that were ever sent."""
     names = Names()
     calls: list[Call] = []
+    steps = session_steps(history, window, policy, own) if own.is_session else fit_steps(window, policy, own)
     for position in request_positions(history.messages):
         started = time.process_time()
         try:
-            fitted = prepare(history.messages[:position])
+            sent = steps.prepare(history.messages[:position])
         except InfoldError as error:
             return Played(tuple(calls), f"{type(error).__name__}: {error}"), names.messages
         spent = time.process_time() - started
-        calls.append(Call(tuple(map(names.of, fitted.messages)), spent))
+        calls.append(Call(tuple(map(names.of, sent)), spent))
+        if position < len(history.messages):
+            steps.record(history.messages[position], names.tokens(calls[-1].sent))
     return Played(tuple(calls)), names.messages
+
+
+class Steps(Struct, frozen=True):
+    """What to send for a history, and how a reply to so many tokens is reported."""
+
+    prepare: Callable[[Sequence[Chat]], Sequence[Any]]
+    record: Callable[[Chat, int], None]
+
+
+def fit_steps(window: int, policy: Policy, own: Own) -> Steps:
+    """Every request on its own."""
+    stated = Override(context_tokens=window, family="o200k", prices=PRICES if own.priced else None)
+    prepare = partial(fit, model="any", overrides={"any": stated}, policy=policy, format="openai-chat", exact=own.exact)
+    return Steps(lambda messages: prepare(messages).messages, lambda reply, sent_tokens: None)
+
+
+def session_steps(history: History, window: int, policy: Policy, own: Own) -> Steps:
+    """One session, told the usage of each reply; all calls follow within the cache's lifetime."""
+    settings = SessionSettings(
+        window=window,
+        policy=policy,
+        format="openai-chat",
+        prices=PRICES if own.priced else None,
+        now_ms=lambda: 0,
+    )
+    session = Session(open_store("memory"), history.name, settings)
+
+    def record(reply: Chat, sent_tokens: int) -> None:
+        usage = {"prompt_tokens": sent_tokens, "completion_tokens": block_of(reply, "").tokens}
+        finish = "tool_calls" if reply.get("tool_calls") else "stop"
+        session.record({"choices": [{"message": reply, "finish_reason": finish}], "usage": usage})
+
+    return Steps(lambda messages: session.prepare(messages).messages, record)
 
 
 def request_positions(messages: Sequence[Chat]) -> list[int]:
@@ -333,6 +377,7 @@ class Names:
     def __init__(self) -> None:
         self.messages: dict[str, Chat] = {}
         self._known: dict[int, tuple[Chat, str]] = {}
+        self._tokens: dict[str, int] = {}
 
     def of(self, message: Any) -> str:
         """The digest of a message."""
@@ -341,6 +386,14 @@ class Names:
             known = self._known[id(message)] = (message, digest(message))
             self.messages[known[1]] = message
         return known[1]
+
+    def tokens(self, names: Iterable[str]) -> int:
+        """The tokens of messages by their digests."""
+        named = tuple(names)
+        for name in named:
+            if name not in self._tokens:
+                self._tokens[name] = block_of(self.messages[name], "").tokens
+        return sum(self._tokens[name] for name in named)
 
 
 def row(history: History, window: int, strategy: str, played: Played, messages: Mapping[str, Chat]) -> Row:

@@ -34,6 +34,7 @@ def settings_from(
         media_limit_bytes=process.store_limits.media_bytes or 0,
         recovers=terms.recovers,
         cache_seconds=terms.cache_seconds,
+        prices=terms.prices,
         defer_tools=terms.defer_tools,
     )
 

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from infold.catalogue import Prices
 from infold.core.gauge import NativeUse
 from infold.core.policy import LARGEST_TOKENS, OPENCODE, PRESETS, Amount, Policy, prefixes_for, preset
 from infold.errors import PolicyError, SettingsError
@@ -143,8 +144,8 @@ class SessionOptions(Struct, frozen=True):
     """The settings of one session, and where each value came from.
 
     `window_tokens` is `None` for the model's own window. `summariser` names a model; `None` leaves summaries to code,
-    or to the client's own model. `recovers` is `None` if the sender of the requests decides, `cache_seconds` if the
-    model does. `values` has every setting that may differ by session, by key.
+    or to the client's own model. `recovers` is `None` if the sender of the requests decides, `cache_seconds` and `prices`
+    if the model does. `values` has every setting that may differ by session, by key.
     """
 
     model: str | None
@@ -156,6 +157,7 @@ class SessionOptions(Struct, frozen=True):
     native: NativeUse
     recovers: bool | None
     cache_seconds: int | None
+    prices: Prices | None
     defer_tools: bool
     permissions: Permissions
     values: Mapping[str, StatedValue]
@@ -195,12 +197,27 @@ def resolve_session(
         native=cast(NativeUse, values["compaction.native"].value),
         recovers=cast("bool | None", values["compaction.recovers"].value),
         cache_seconds=cast("int | None", values["compaction.cache_seconds"].value),
+        prices=_stated_prices(values),
         defer_tools=values["defer_tools"].value is True,
         permissions=Permissions(
             *(cast("tuple[str, ...]", values[f"permissions.{name}"].value) for name in Permissions.__struct_fields__)
         ),
         values=values,
     )
+
+
+def _stated_prices(values: Mapping[str, StatedValue]) -> Prices | None:
+    """Return the stated prices; raise `SettingsError` if some are stated, but not those of input and output."""
+    names = ("input", "output", "cache_read", "cache_write")
+    stated = {name: values[f"prices.{name}"] for name in names if values[f"prices.{name}"].value is not None}
+    if not stated:
+        return None
+    for needed in ("input", "output"):
+        if needed not in stated:
+            where = ", ".join(f"prices.{name} from {value.origin}" for name, value in stated.items())
+            problem = "other prices are stated without it"
+            raise SettingsError(f"prices.{needed}", problem, where=where, remedy="give the prices of input and output")
+    return Prices(**{name: cast(float, value.value) for name, value in stated.items()})
 
 
 def _preset_layers(chain: Chain, variables: Mapping[str, str]) -> tuple[Layer, ...]:

@@ -16,7 +16,7 @@ from msgspec import Struct
 from infold.core.policy import LARGEST_TOKENS, PREFIX, PRESETS, Amount, is_true, remaining, share, tokens
 from infold.errors import PolicyError
 
-Value: TypeAlias = bool | int | str | Amount | tuple[str, ...] | None
+Value: TypeAlias = bool | int | float | str | Amount | tuple[str, ...] | None
 """The value of a setting; `None` if it is not set."""
 
 # Values as text.
@@ -36,6 +36,8 @@ def format_value(value: Value) -> str:
             return str(value).lower()
         case int():
             return f"{value:_}" if value >= SMALLEST_GROUPED else str(value)
+        case float():
+            return f"{value:g}"
         case Amount(unit=unit, value=number):
             whole = format_value(int(number))
             return {"share": f"{number * 100:.4g}%", "tokens": whole, "remaining": f"remaining {whole}"}[unit]
@@ -163,6 +165,19 @@ def _whole_number(least: int, most: int) -> Callable[[object], Value]:
     return read
 
 
+def _read_price(raw: object) -> Value:
+    if isinstance(raw, bool) or not isinstance(raw, int | float) or not 0 <= raw <= MOST_DOLLARS:
+        raise ValueError(f"{raw!r} is not a price")
+    return float(raw)
+
+
+def _price_text(text: str) -> object:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
 def _digits(text: str) -> object:
     written = text.strip().replace("_", "")
     return int(written) if written.isdecimal() and len(written) < 20 else text
@@ -235,6 +250,9 @@ def _read_rules(raw: object) -> Value:
     return tuple(rules)
 
 
+MOST_DOLLARS = 1_000_000.0
+"""No million tokens cost a million dollars; a larger number is a unit mistake."""
+
 SWITCH = ValueKind(
     "true or false", "give true or false (in the environment also 1/0, yes/no, on/off)", _read_switch, _switch_text
 )
@@ -244,6 +262,7 @@ AMOUNT = ValueKind(
     "give a share of the usable window such as 0.9 or '90%', tokens such as 48000, or 'remaining 20000'",
     _read_amount,
 )
+PRICE = ValueKind("price", "give US dollars per million tokens, such as 2.5", _read_price, _price_text)
 COUNT = ValueKind("whole number", "give a whole number from 1 on", _whole_number(1, LARGEST_TOKENS), _digits)
 TURNS = ValueKind("whole number", "give a whole number of turns from 0 to 10,000", _whole_number(0, 10_000), _digits)
 PORT = ValueKind("port", "give a port, or 0 for any that is free", _whole_number(0, 65_535), _digits)
@@ -332,7 +351,7 @@ class Key(Struct, frozen=True):
     def per_session(self) -> bool:
         """Whether the tables of a model and of an agent may hold it."""
         return self.name in ("preset", "window", "working_window", "defer_tools") or self.name.startswith(
-            ("compaction.", "permissions.")
+            ("compaction.", "permissions.", "prices.")
         )
 
     @property
@@ -380,6 +399,15 @@ KEYS: tuple[Key, ...] = (
         "Whether tools that a session never calls are left to the provider's tool search, where it has one (Anthropic).",
         default=False,
     ),
+    Key(
+        "prices.input",
+        PRICE,
+        "What a million input tokens cost in US dollars, in place of the catalogue's prices; give `prices.output` too.",
+        unset="the catalogue's; where it has none, only the usual ratios of the model's family decide when a fold pays",
+    ),
+    Key("prices.output", PRICE, "What a million output tokens cost.", unset="the catalogue's"),
+    Key("prices.cache_read", PRICE, "What a million tokens read from the cache cost.", unset="what input costs"),
+    Key("prices.cache_write", PRICE, "What a million tokens written to the cache cost.", unset="what input costs"),
     Key(
         "store",
         PLACE,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec import Struct
 
-from infold.catalogue import ASSUMED_CONTEXT_TOKENS, Assumed, Known, ModelEntry, Prices
+from infold.catalogue import ASSUMED_CONTEXT_TOKENS, FAMILIES, Assumed, Known, ModelEntry, Prices
 from infold.core.budget import Window
 from infold.core.gauge import Rates
 from infold.core.messages import Message, MessageId, SystemMessage, TextPart
@@ -13,7 +13,8 @@ from infold.core.policy import INFOLD, preset
 from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, estimate
 from infold.errors import UnknownPreset, UsageError
 from infold.session.counting import count_overhead, extra_text, split_preamble
-from infold.session.settings import rates_of, resolve_settings, resolve_window
+from infold.session.fit import fit
+from infold.session.settings import SessionSettings, rates_of, resolve_settings, resolve_window
 from infold.testing.builders import numbered, replies, user
 
 ENTRY = ModelEntry("m", "p", 200_000, input_tokens=180_000, output_tokens=32_000)
@@ -43,14 +44,16 @@ def test_a_window_alone_is_enough() -> None:
     """B11: without a model there are no prices, and text is counted as most models do."""
     terms = resolve_settings(None, 8_192)
 
-    assert (terms.window, terms.rates, terms.model) == (Window(8_192), None, "")
+    assert (terms.window, terms.prices, terms.model) == (Window(8_192), None, "")
+    assert terms.rates is not None
+    assert terms.rates.is_assumed
 
 
 def test_an_unknown_model_has_a_window_all_the_same() -> None:
     """B11, S1.2: what the catalogue does not know gets a cautious default, not none."""
     terms = resolve_settings("nobody/knows-this-1", None)
 
-    assert (terms.window.context_tokens, terms.rates) == (ASSUMED_CONTEXT_TOKENS, None)
+    assert (terms.window.context_tokens, terms.prices) == (ASSUMED_CONTEXT_TOKENS, None)
 
 
 def test_a_document_counts_and_stubs_its_own_way() -> None:
@@ -105,16 +108,54 @@ def test_nothing_given_is_refused() -> None:
         (Prices(3.0, 15.0, cache_read=0.3, cache_write=3.75), Rates(3.75, 0.3, 15.0)),
         (Prices(3.0, 15.0, cache_read=0.3), Rates(3.0, 0.3, 15.0)),
         (Prices(3.0, 15.0), Rates(3.0, 3.0, 15.0)),
-        (None, None),
+        (None, Rates(1.25, 0.1, 5.0, is_assumed=True)),
     ],
 )
-def test_rates_are_what_reading_costs(prices: Prices | None, rates: Rates | None) -> None:
+def test_rates_are_what_reading_costs(prices: Prices | None, rates: Rates) -> None:
     """B16: afresh at the price of writing the cache, again at that of reading it; without a cache, all afresh."""
-    entry = ModelEntry("m", "p", 200_000, prices=prices)
+    assert rates_of(prices, "claude") == rates
 
-    assert rates_of(known(entry)) == rates
-    assert rates_of(Assumed(entry, "m", "why")) is None
-    assert rates_of(None) is None
+
+def test_rates_of_an_unknown_price_are_the_family_s_usual_ones_and_say_so() -> None:
+    """B16: without a price the family's usual ratios are assumed; an unknown family has the dearest cuts of all."""
+    assert rates_of(None, "glm") == Rates(1.0, 0.19, 3.2, is_assumed=True)
+    assert rates_of(None, None) == rates_of(None, "other") == rates_of(None, "claude")
+    assert all(rates_of(None, family).fresh / rates_of(None, family).cached <= 12.5 for family in FAMILIES)
+    assert rates_of(None, None, hourly=True).is_assumed
+
+
+def test_stated_prices_are_used_in_place_of_the_catalogue_s() -> None:
+    """B16: stated prices count whether or not the model is known, and with a window alone."""
+    prices = Prices(2.0, 8.0, cache_read=0.5)
+
+    for model in ("claude-sonnet-4-5", "quince-9000", None):
+        resolved = resolve_settings(model, 64_000, prices=prices)
+        assert (resolved.prices, resolved.stated_prices) == (prices, prices)
+        assert resolved.rates == Rates(2.0, 0.5, 8.0)
+        assert resolved.known is None or (resolved.known.entry.prices, resolved.known.entry.tiers) == (prices, ())
+    assert SessionSettings(window=64_000, prices=prices).resolve().rates == Rates(2.0, 0.5, 8.0)
+
+
+@pytest.mark.parametrize(
+    "prices",
+    [3.0, {"input": 3.0, "output": 15.0}, Prices(-1.0, 1.0), Prices(1.0, float("nan")), Prices(1.0, float("inf"))],
+)
+def test_what_is_not_a_price_is_refused_where_it_is_written(prices: Any) -> None:
+    """B16: a value of a wrong type, or a number that no token costs, is an error at once, in settings and in `fit`."""
+    with pytest.raises(UsageError, match=r"prices"):
+        SessionSettings(window=64_000, prices=prices)
+    with pytest.raises(UsageError, match=r"prices"):
+        fit([{"role": "user", "content": "hi"}], window=8_192, prices=prices)
+
+
+def test_fit_reports_the_cost_at_stated_prices_only() -> None:
+    """B16: the report's cost follows from stated prices; from assumed ones follows none."""
+    messages = [{"role": "user", "content": "Port the feed."}]
+    cost = fit(messages, window=8_192, prices=Prices(1_000_000.0, 1.0)).report.cost
+
+    assert fit(messages, window=8_192).report.cost is None
+    assert cost is not None
+    assert sum(cost.values()) == fit(messages, window=8_192).report.tokens_after
 
 
 # What is sent beside.

@@ -2,9 +2,11 @@
 
 import pytest
 
+from infold.catalogue import Prices
 from infold.core.budget import Window, budget_for, is_overflow
 from infold.core.policy import preset, remaining, share, tokens
 from infold.errors import SettingsError
+from infold.settings import format_value
 
 from .conftest import Project
 
@@ -47,6 +49,35 @@ def test_each_key_is_decided_by_itself(project: Project) -> None:
     assert (terms.policy.attempts, terms.window_tokens, terms.background) == (4, 150_000, True)
     assert terms.summariser == "gpt-4o-mini"
     assert (terms.model, terms.agent, terms.policy.name) == ("claude-opus-4-5", "reviewer", "infold")
+
+
+def test_prices_are_stated_for_all_models_or_for_some(project: Project) -> None:
+    """B16, B19: prices in dollars per million tokens, by model; without any the catalogue's count."""
+    stated = "[prices]\ninput = 2\noutput = 8.5\n[models.'house-*'.prices]\ninput = 0.5\ncache_read = 0.05\n"
+    settings = project.user_says(stated).read()
+
+    assert settings.for_session(model="gpt-5").prices == Prices(2.0, 8.5)
+    assert settings.for_session(model="house-7b").prices == Prices(0.5, 8.5, cache_read=0.05)
+    assert format_value(settings.for_session().values["prices.output"].value) == "8.5"
+    assert project.user_says("").read().for_session().prices is None
+
+
+@pytest.mark.parametrize(
+    ("stated", "named"),
+    [
+        ("prices.cache_read = 0.1", "prices.input"),
+        ("prices.input = 1", "prices.output"),
+        ("prices.input = -1", "prices.input"),
+        ("prices.input = nan", "prices.input"),
+        ("prices.input = true", "prices.input"),
+        ("prices.input = 'dear'", "prices.input"),
+        ("prices.input = 2_000_000", "prices.input"),
+    ],
+)
+def test_what_is_not_a_price_is_refused(project: Project, stated: str, named: str) -> None:
+    """B19: a price that no token has, or a list of prices without those of input and output, names the key and the fix."""
+    with pytest.raises(SettingsError, match=named):
+        project.user_says(stated).read()
 
 
 def test_off_means_off(project: Project) -> None:
