@@ -3,9 +3,9 @@
 Run `python benchmarks/peers.py` (`--write` keeps the figures in `benchmarks/results/`). Each peer lives in an environment of its
 own, made with uv on the first run in `--cache` and used again after that, without a network; its adapter is in
 `benchmarks/peers/`. infold is played as a `Session` that is told each reply's usage, with the model's prices and with its window
-alone, and as `fit`, which keeps nothing between two calls and so never folds for price. Every session is played call by call, every library is told to hold five sixths of the window, and what it
-sends is counted here, for all alike, with the o200k vocabulary. Summarisers are faked: what a summary says is not judged, what
-it costs is. Not measured: what is lost beside the user's opening rule (retention, in replay), real providers' cache expiry.
+alone, and as `fit`, which keeps nothing between two calls and so never folds for price. Every session is played call by call,
+every library is told to hold five sixths of the window, and what it sends is counted here, for all alike, with the o200k
+vocabulary. Summarisers are faked: what a summary says is not judged, what it costs is. Not measured: what is lost beside the user's opening rule (retention, in replay), real providers' cache expiry.
 """
 
 import argparse
@@ -343,7 +343,7 @@ def fit_steps(window: int, policy: Policy, own: Own) -> Steps:
     """Every request on its own."""
     stated = Override(context_tokens=window, family="o200k", prices=PRICES if own.priced else None)
     prepare = partial(fit, model="any", overrides={"any": stated}, policy=policy, format="openai-chat", exact=own.exact)
-    return Steps(lambda messages: prepare(messages).messages, lambda reply, sent_tokens: None)
+    return Steps(lambda messages: prepare(messages).messages, lambda *_: None)
 
 
 def session_steps(history: History, window: int, policy: Policy, own: Own) -> Steps:

@@ -278,9 +278,7 @@ FAMILIES: Mapping[FamilyName, Family] = MappingProxyType(
             cache_write=1.0,
             output=3.0,
         ),
-        "glm": Family(
-            1.31, "sessions up to 1.12 × framing = 1.31", cache_read=0.19, cache_write=1.0, output=3.2
-        ),
+        "glm": Family(1.31, "sessions up to 1.12 × framing = 1.31", cache_read=0.19, cache_write=1.0, output=3.2),
         "kimi": Family(
             1.26,
             "sessions up to 1.07 × framing = 1.26; Chinese prose 0.75",

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.catalogue import Prices
+from infold.catalogue import Prices, lookup
 from infold.core.gauge import NativeUse
 from infold.core.policy import LARGEST_TOKENS, OPENCODE, PRESETS, Amount, Policy, prefixes_for, preset
 from infold.errors import PolicyError, SettingsError
@@ -197,7 +197,7 @@ def resolve_session(
         native=cast(NativeUse, values["compaction.native"].value),
         recovers=cast("bool | None", values["compaction.recovers"].value),
         cache_seconds=cast("int | None", values["compaction.cache_seconds"].value),
-        prices=_stated_prices(values),
+        prices=_stated_prices(values, model),
         defer_tools=values["defer_tools"].value is True,
         permissions=Permissions(
             *(cast("tuple[str, ...]", values[f"permissions.{name}"].value) for name in Permissions.__struct_fields__)
@@ -206,18 +206,16 @@ def resolve_session(
     )
 
 
-def _stated_prices(values: Mapping[str, StatedValue]) -> Prices | None:
-    """Return the stated prices; raise `SettingsError` if some are stated, but not those of input and output."""
-    names = ("input", "output", "cache_read", "cache_write")
-    stated = {name: values[f"prices.{name}"] for name in names if values[f"prices.{name}"].value is not None}
-    if not stated:
+def _stated_prices(values: Mapping[str, StatedValue], model: str | None) -> Prices | None:
+    """Return the model's prices with the stated ones in place of the catalogue's; `None` if none are stated, or neither the
+    settings nor the catalogue have those of input and output."""
+    names = Prices.__struct_fields__
+    stated = {name: values[key].value for name in names if (key := f"prices.{name}") in values}
+    if not any(value is not None for value in stated.values()):
         return None
-    for needed in ("input", "output"):
-        if needed not in stated:
-            where = ", ".join(f"prices.{name} from {value.origin}" for name, value in stated.items())
-            problem = "other prices are stated without it"
-            raise SettingsError(f"prices.{needed}", problem, where=where, remedy="give the prices of input and output")
-    return Prices(**{name: cast(float, value.value) for name, value in stated.items()})
+    known = lookup(model).entry.prices if model else None
+    prices = {name: getattr(known, name, None) if stated.get(name) is None else stated[name] for name in names}
+    return None if prices["input"] is None or prices["output"] is None else Prices(**cast("dict[str, float]", prices))
 
 
 def _preset_layers(chain: Chain, variables: Mapping[str, str]) -> tuple[Layer, ...]:

@@ -402,12 +402,22 @@ KEYS: tuple[Key, ...] = (
     Key(
         "prices.input",
         PRICE,
-        "What a million input tokens cost in US dollars, in place of the catalogue's prices; give `prices.output` too.",
-        unset="the catalogue's; where it has none, only the usual ratios of the model's family decide when a fold pays",
+        "What a million input tokens cost, in US dollars. A model that the catalogue has no prices for needs `prices.output` too.",
+        unset="the catalogue's; without any, the usual ratios of the model's family decide when a fold pays",
     ),
     Key("prices.output", PRICE, "What a million output tokens cost.", unset="the catalogue's"),
-    Key("prices.cache_read", PRICE, "What a million tokens read from the cache cost.", unset="what input costs"),
-    Key("prices.cache_write", PRICE, "What a million tokens written to the cache cost.", unset="what input costs"),
+    Key(
+        "prices.cache_read",
+        PRICE,
+        "What a million tokens read from the cache cost.",
+        unset="the catalogue's, or what input costs",
+    ),
+    Key(
+        "prices.cache_write",
+        PRICE,
+        "What a million tokens written to the cache cost.",
+        unset="the catalogue's, or what input costs",
+    ),
     Key(
         "store",
         PLACE,

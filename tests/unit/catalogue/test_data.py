@@ -7,6 +7,7 @@ import subprocess
 import sys
 from importlib import resources
 from pathlib import Path
+from statistics import median
 from typing import get_args
 
 import msgspec
@@ -27,6 +28,7 @@ from infold.catalogue import (
     lower_bound,
     shipped_table,
     upper_bound,
+    usual_prices,
 )
 from infold.catalogue.lookup import ASSUMED_CONTEXT_TOKENS, DATA_FILE, entries, fold, key_of
 
@@ -223,6 +225,20 @@ def test_every_family_has_a_bound_with_an_origin() -> None:
     assert all(family.upper_bound >= 1 and family.origin for family in FAMILIES.values())
     assert upper_bound("other") == max(family.upper_bound for family in FAMILIES.values())
     assert all(0.5 < lower_bound(name) < upper_bound(name) for name in FAMILIES)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_usual_prices_are_the_catalogue_s_own(family: FamilyName) -> None:
+    """B16: medians over the models with a price for cache reads; where they are fewer than ten, the dearest cut of all."""
+    known = [entry.prices for entry in shipped_table().models if entry.family == family and entry.prices]
+    cached = [prices for prices in known if prices.input and prices.cache_read is not None]
+    usual = usual_prices(family)
+    if len(cached) < 10 or family == "other":
+        assert usual == usual_prices("claude")
+        return
+    assert usual.cache_read == pytest.approx(median((one.cache_read or 0) / one.input for one in cached), abs=0.02)
+    assert usual.cache_write == median((one.cache_write or one.input) / one.input for one in cached)
+    assert usual.output == pytest.approx(median(one.output / one.input for one in known if one.input), rel=0.05)
 
 
 ROWS = {

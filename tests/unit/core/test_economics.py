@@ -12,6 +12,7 @@ from infold.core.log import Log
 from infold.core.messages import AssistantMessage, SessionId
 from infold.core.plan import Fits, Fold, next_step
 from infold.core.policy import INFOLD
+from infold.session.report import describe_event
 from infold.testing.builders import calls, log_of, numbered, result, session, user
 
 RATES = Rates(fresh=1.25, cached=0.1, output=5.0)
@@ -147,6 +148,37 @@ def test_a_fold_for_its_price_tells_the_expected_saving() -> None:
     assert 0.1 < event.saving == folded.log.checkpoint.saving < 10
     assert [told.saving for told in asked.events if isinstance(told, Compacted)] == [0.0]
     assert isinstance(next_step(log, replace(priced, policy=replace(INFOLD, priced=False))), Fits)
+
+
+def test_assumed_prices_decide_and_are_no_money() -> None:
+    """B16, B22: at assumed ratios the same fold is made; its event says so, and neither it nor the checkpoint has a sum."""
+    priced = PlanInputs(INFOLD, budget_for(Window(400_000), INFOLD), 3_000, bound=1.0, rates=RATES)
+    log = long_session(140)
+    known, assumed = compact(log, priced), compact(log, replace(priced, rates=replace(RATES, is_assumed=True)))
+    events = [event for done in (known, assumed) for event in done.events if isinstance(event, Compacted)]
+
+    assert [event.reason for event in events] == ["price", "price"]
+    assert [event.is_price_assumed for event in events] == [False, True]
+    assert [event.saving > 0 for event in events] == [True, False]
+    assert assumed.log.checkpoint is not None
+    assert assumed.log.checkpoint.saving == 0.0
+    assert "assumed" in describe_event(events[1])
+    assert "assumed" not in describe_event(events[0])
+    asked = compact(log, replace(priced, rates=replace(RATES, is_assumed=True), manual=True))
+    assert not any(event.is_price_assumed for event in asked.events if isinstance(event, Compacted))
+
+
+def test_the_room_that_a_checkpoint_leaves_is_tail() -> None:
+    """B16: a small checkpoint leaves a longer tail than the policy's own, and a large one that alone."""
+    inputs = PlanInputs(INFOLD, budget_for(Window(128_000), INFOLD), 3_000, bound=1.0, rates=RATES)
+    folded = compact(long_session(140), inputs).log
+    usable = inputs.budget.usable_tokens
+    own = INFOLD.tail.budget_tokens(usable)
+
+    assert folded.checkpoint is not None
+    assert own + 2_000 < folded.size.measure <= own + INFOLD.summary.budget_tokens(usable)
+    whole = replace(INFOLD, summary=replace(INFOLD.summary, maximum_tokens=200))
+    assert compact(long_session(140), replace(inputs, policy=whole)).log.size.measure <= own
 
 
 COLD = replace(OUTLOOK, is_cold=True)

@@ -85,6 +85,7 @@ EXAMPLES = {
     "list of names": "['x']",
     "list of rules": "['shell']",
     "amount": "0.5",
+    "price": "0.5",
     "preset": "'infold'",
 }
 

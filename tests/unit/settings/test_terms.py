@@ -1,8 +1,9 @@
 """What holds for one session."""
 
 import pytest
+from msgspec.structs import replace
 
-from infold.catalogue import Prices
+from infold.catalogue import Prices, lookup
 from infold.core.budget import Window, budget_for, is_overflow
 from infold.core.policy import preset, remaining, share, tokens
 from infold.errors import SettingsError
@@ -62,11 +63,20 @@ def test_prices_are_stated_for_all_models_or_for_some(project: Project) -> None:
     assert project.user_says("").read().for_session().prices is None
 
 
+def test_a_price_alone_changes_the_catalogue_s(project: Project) -> None:
+    """B16, B19: prices that are not stated are the catalogue's; of a model it does not have, one alone says nothing."""
+    settings = project.read(INFOLD_PRICES_CACHE_READ="0.01")
+    known = lookup("claude-sonnet-4-5").entry.prices
+
+    assert known is not None
+    assert settings.for_session(model="claude-sonnet-4-5").prices == replace(known, cache_read=0.01)
+    assert settings.for_session(model="quince-9000").prices is None
+    assert settings.for_session().prices is None
+
+
 @pytest.mark.parametrize(
     ("stated", "named"),
     [
-        ("prices.cache_read = 0.1", "prices.input"),
-        ("prices.input = 1", "prices.output"),
         ("prices.input = -1", "prices.input"),
         ("prices.input = nan", "prices.input"),
         ("prices.input = true", "prices.input"),
@@ -75,7 +85,7 @@ def test_prices_are_stated_for_all_models_or_for_some(project: Project) -> None:
     ],
 )
 def test_what_is_not_a_price_is_refused(project: Project, stated: str, named: str) -> None:
-    """B19: a price that no token has, or a list of prices without those of input and output, names the key and the fix."""
+    """B19: what no token costs is an error that names the key and the fix."""
     with pytest.raises(SettingsError, match=named):
         project.user_says(stated).read()
 
@@ -242,6 +252,10 @@ def test_every_value_of_a_session_has_an_origin(project: Project) -> None:
         "window": f"{path} [agents.a]",
         "working_window": "default",
         "defer_tools": "default",
+        "prices.input": "default",
+        "prices.output": "default",
+        "prices.cache_read": "default",
+        "prices.cache_write": "default",
         "compaction.auto": "preset infold",
         "compaction.prune": f"{path} (alias enable_prune)",
         "compaction.reserved": "preset infold",
