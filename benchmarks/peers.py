@@ -5,7 +5,8 @@ own, made with uv on the first run in `--cache` and used again after that, witho
 `benchmarks/peers/`. infold is played as a `Session` that is told each reply's usage, with the model's prices and with its window
 alone, and as `fit`, which keeps nothing between two calls and so never folds for price. Every session is played call by call,
 every library is told to hold five sixths of the window, and what it sends is counted here, for all alike, with the o200k
-vocabulary. Summarisers are faked: what a summary says is not judged, what it costs is. Not measured: what is lost beside the user's opening rule (retention, in replay), real providers' cache expiry.
+vocabulary. Summarisers are faked: what a summary says is not judged, what it costs is. Not measured: what is lost beside the
+user's opening rule (retention, in replay), real providers' cache expiry.
 """
 
 import argparse

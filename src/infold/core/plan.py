@@ -111,8 +111,8 @@ class Prune(Struct, frozen=True):
 class Summarise(Struct, frozen=True):
     """Ask a model for the text that replaces the head, in at most `budget_tokens`.
 
-    `saving` is the expected saving of a fold made for its price, in the currency of the rates; 0.0 if these are assumed. `native`:
-    the provider writes it by its own means.
+    `saving` is the expected saving of a fold made for its price, in the currency of the rates; 0.0 if these are assumed.
+    `native`: the provider writes it by its own means.
     """
 
     cut: Cut

@@ -291,6 +291,7 @@ _DANGERS = {
     "model": "it decides which model is asked and paid",
     "compaction.model": "it decides which model is asked and paid",
     "defer_tools": "it changes which tools a provider is sent",
+    "prices": "it decides what the user is shown as spent",
     "store": "it decides where sessions are kept",
     "store_limits": "it deletes sessions",
     "plugins": "it decides which plugins run",

@@ -34,10 +34,8 @@ def format_value(value: Value) -> str:
             return ""
         case bool():
             return str(value).lower()
-        case int():
-            return f"{value:_}" if value >= SMALLEST_GROUPED else str(value)
-        case float():
-            return f"{value:g}"
+        case int() | float():
+            return f"{value:_}" if value >= SMALLEST_GROUPED else f"{value:g}"
         case Amount(unit=unit, value=number):
             whole = format_value(int(number))
             return {"share": f"{number * 100:.4g}%", "tokens": whole, "remaining": f"remaining {whole}"}[unit]
@@ -402,7 +400,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         "prices.input",
         PRICE,
-        "What a million input tokens cost, in US dollars. A model that the catalogue has no prices for needs `prices.output` too.",
+        "What a million input tokens cost, in US dollars; a model without prices in the catalogue needs `prices.output` too.",
         unset="the catalogue's; without any, the usual ratios of the model's family decide when a fold pays",
     ),
     Key("prices.output", PRICE, "What a million output tokens cost.", unset="the catalogue's"),

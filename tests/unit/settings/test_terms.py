@@ -57,7 +57,7 @@ def test_prices_are_stated_for_all_models_or_for_some(project: Project) -> None:
     stated = "[prices]\ninput = 2\noutput = 8.5\n[models.'house-*'.prices]\ninput = 0.5\ncache_read = 0.05\n"
     settings = project.user_says(stated).read()
 
-    assert settings.for_session(model="gpt-5").prices == Prices(2.0, 8.5)
+    assert settings.for_session(model="quince-9000").prices == Prices(2.0, 8.5)
     assert settings.for_session(model="house-7b").prices == Prices(0.5, 8.5, cache_read=0.05)
     assert format_value(settings.for_session().values["prices.output"].value) == "8.5"
     assert project.user_says("").read().for_session().prices is None
