@@ -3,6 +3,7 @@
 from infold.catalogue.lookup import (
     ASSUMED_CONTEXT_TOKENS,
     FAMILIES,
+    USUAL_PRICES,
     Family,
     Override,
     OverrideError,
@@ -15,7 +16,6 @@ from infold.catalogue.lookup import (
     lower_bound,
     shipped_table,
     upper_bound,
-    usual_prices,
 )
 from infold.catalogue.models import Assumed, FamilyName, Known, Lookup, ModelEntry, Prices, SpellingStep, Tier
 
@@ -34,6 +34,7 @@ __all__ = [
     "SpellingStep",
     "Table",
     "Tier",
+    "USUAL_PRICES",
     "binds_thinking",
     "compacts_natively",
     "cost_of",
@@ -42,5 +43,4 @@ __all__ = [
     "lower_bound",
     "shipped_table",
     "upper_bound",
-    "usual_prices",
 ]

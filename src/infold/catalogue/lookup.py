@@ -292,6 +292,15 @@ FAMILIES: Mapping[FamilyName, Family] = MappingProxyType(
 )
 
 
+USUAL_PRICES: Mapping[FamilyName, Prices] = MappingProxyType(
+    {
+        name: Prices(1.0, family.output, cache_read=family.cache_read, cache_write=family.cache_write)
+        for name, family in FAMILIES.items()
+    }
+)
+"""The usual prices of each family with input at 1: ratios to compare, in no currency."""
+
+
 # The first rule that matches wins; they are searched in the last part of a name, lower case, dots as hyphens.
 _RULES: tuple[tuple[str, FamilyName], ...] = (
     (r"distill-llama|llama-?v?3", "llama3"),
@@ -496,12 +505,6 @@ def _assume(name: str) -> Assumed:
         reason = f"no model of this name in the catalogue of {shipped_table().as_of} (tried {tried})"
     entry = ModelEntry(name, "", ASSUMED_CONTEXT_TOKENS, family_of(name), source="default")
     return Assumed(entry, f"{reason}; a window of {ASSUMED_CONTEXT_TOKENS:,} tokens is assumed", _ADVICE)
-
-
-def usual_prices(family: FamilyName | None) -> Prices:
-    """Return a family's usual prices with input at 1: they can be compared with one another and are no sum of money."""
-    usual = FAMILIES[family or "other"]
-    return Prices(1.0, usual.output, cache_read=usual.cache_read, cache_write=usual.cache_write)
 
 
 def cost_of(model: str, usage: Usage | None, stated: Prices | None = None) -> float:

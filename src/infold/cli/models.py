@@ -6,7 +6,7 @@ import click
 from msgspec.structs import asdict
 from rich.table import Table
 
-from infold.catalogue import Assumed, Lookup, ModelEntry, Prices, lookup, shipped_table, usual_prices
+from infold.catalogue import USUAL_PRICES, Assumed, Lookup, ModelEntry, Prices, lookup, shipped_table
 from infold.catalogue.served import ServedModel, ServedWindows
 from infold.cli import options
 from infold.cli.render import make_table, open_console, print_json
@@ -105,7 +105,7 @@ def _describe(found: Lookup, name: str) -> Iterator[str]:
     if entry.prices is not None:
         yield f"  dollars per million tokens: {_prices(entry.prices)}"
     else:
-        yield f"  prices: not known; their usual ratios are assumed ({_prices(usual_prices(entry.family))})"
+        yield f"  prices: not known; their usual ratios are assumed ({_prices(USUAL_PRICES[entry.family])})"
     for tier in entry.tiers:
         yield f"  above {tier.above_tokens:,} tokens: {_prices(tier.prices)}"
     yield f"  counted as: {entry.family}"

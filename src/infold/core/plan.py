@@ -14,6 +14,7 @@ from infold.core.clip import choose_clips, choose_media
 from infold.core.cut import Cut, Room, choose_cut, head_size, native_cut
 from infold.core.entries import Checkpoint, Clip, Reason
 from infold.core.gauge import (
+    LEAST_CALLS,
     CutForecast,
     Gauge,
     PlanInputs,
@@ -259,7 +260,7 @@ def _was_forced(log: Log, policy: Policy) -> bool:
 
 def _saving(log: Log, inputs: PlanInputs) -> float:
     """Return the expected saving of a fold as deep as the policy makes it, at the rates; 0.0 if it does not pay."""
-    if inputs.rates is None:
+    if inputs.rates is None or log.calls < LEAST_CALLS:
         return 0.0
     policy, usable = inputs.policy, inputs.budget.usable_tokens
     summary_tokens = policy.summary.budget_tokens(usable)

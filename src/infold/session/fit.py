@@ -92,7 +92,8 @@ def fit(
     cannot be read, `UsageError` if neither model nor window is given or a value has a wrong type.
     """
     check_settings(model, window, policy, working_window)
-    check_prices(prices)
+    if prices is not None:
+        check_prices(prices)
     environ = os.environ if environ is None else environ
     policy = resolve_policy(policy, environ, working_window)
     wire = wire_format(messages, format)

@@ -11,6 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.catalogue import (
+    USUAL_PRICES,
     Assumed,
     FamilyName,
     Known,
@@ -20,7 +21,6 @@ from infold.catalogue import (
     binds_thinking,
     compacts_natively,
     lookup,
-    usual_prices,
 )
 from infold.core.budget import LARGEST_OUTPUT_TOKENS, Window
 from infold.core.events import Compacted, Event
@@ -110,7 +110,8 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         """Reject values of a wrong type where they were written."""
         check_settings(self.model, self.window, self.policy, self.working_window)
-        check_prices(self.prices)
+        if self.prices is not None:
+            check_prices(self.prices)
         if self.native not in get_args(NativeUse):
             raise UsageError(f"native is {self.native!r}; give 'auto', 'always' or 'never'")
         if self.cache_seconds is not None and require_int("cache_seconds", self.cache_seconds) < 1:
@@ -273,7 +274,7 @@ def rates_of(stated: Prices | None, family: FamilyName | None, *, hourly: bool =
     Without a cache price, everything is read at the full price each time. `hourly`: the cache keeps requests for an hour or
     longer, which some providers charge more for.
     """
-    prices = stated or usual_prices(family)
+    prices = stated or USUAL_PRICES[family or "other"]
     fresh = prices.input if prices.cache_write is None else prices.cache_write
     if hourly and prices.cache_write_hour is not None:
         fresh = prices.cache_write_hour
@@ -316,8 +317,6 @@ def check_settings(model: object, window: object, policy: object, working_window
 
 def check_prices(prices: object) -> None:
     """Raise `UsageError` if these are not prices: a value of a wrong type, or a number that no token costs."""
-    if prices is None:
-        return
     if not isinstance(prices, Prices):
         raise UsageError(f"the prices are {kind_of(prices)}; give Prices(input=…, output=…) of infold.catalogue")
     for field in Prices.__struct_fields__:

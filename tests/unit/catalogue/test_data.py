@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from infold.catalogue import (
     FAMILIES,
+    USUAL_PRICES,
     FamilyName,
     Known,
     ModelEntry,
@@ -28,7 +29,6 @@ from infold.catalogue import (
     lower_bound,
     shipped_table,
     upper_bound,
-    usual_prices,
 )
 from infold.catalogue.lookup import ASSUMED_CONTEXT_TOKENS, DATA_FILE, entries, fold, key_of
 
@@ -232,9 +232,9 @@ def test_usual_prices_are_the_catalogue_s_own(family: FamilyName) -> None:
     """B16: medians over the models with a price for cache reads; where they are fewer than ten, the dearest cut of all."""
     known = [entry.prices for entry in shipped_table().models if entry.family == family and entry.prices]
     cached = [prices for prices in known if prices.input and prices.cache_read is not None]
-    usual = usual_prices(family)
+    usual = USUAL_PRICES[family]
     if len(cached) < 10 or family == "other":
-        assert usual == usual_prices("claude")
+        assert usual == USUAL_PRICES["claude"]
         return
     assert usual.cache_read == pytest.approx(median((one.cache_read or 0) / one.input for one in cached), abs=0.02)
     assert usual.cache_write == median((one.cache_write or one.input) / one.input for one in cached)
