@@ -57,9 +57,9 @@ class Ceiling(NamedTuple):
 TOUR = Path(__file__).parents[2] / "docs" / "tour.md"
 
 CEILINGS = {
-    "fit": Ceiling(files=26, functions=269),
-    "session": Ceiling(files=40, functions=444),
-    "gateway": Ceiling(files=55, functions=697),
+    "fit": Ceiling(files=26, functions=266),
+    "session": Ceiling(files=40, functions=439),
+    "gateway": Ceiling(files=55, functions=693),
     "agent": Ceiling(files=40, functions=305),
 }
 """A walk that needs a higher ceiling needs a reason in its commit."""
