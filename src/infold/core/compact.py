@@ -46,6 +46,7 @@ from infold.core.messages import (
     text_of,
 )
 from infold.core.plan import Fits, Fold, NextStep, Prune, Shorten, Stuck, Summarise, next_step
+from infold.core.prune import excerpts_of
 from infold.core.tokens import estimate, measure, tokens_in, total_size
 
 MOST_UNANSWERED = 200
@@ -214,7 +215,8 @@ def apply_step(
         return AppliedStep(log.extend(entries), entries, (compacted_event(log, checkpoint, inputs), *stubbed))
     entry: Pruning | Clipping
     if isinstance(step, Prune):
-        targets, entry = step.plan.targets, Pruning(step.plan.targets, step.plan.freed_tokens, now_ms)
+        targets = step.plan.targets
+        entry = Pruning(targets, step.plan.freed_tokens, now_ms, excerpts_of(log, step.plan))
     else:
         targets, entry = tuple(clip.handle for clip in step.clips), Clipping(step.clips, now_ms)
     after = log.append(entry)

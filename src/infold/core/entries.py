@@ -96,12 +96,16 @@ class MessageEntry(Struct, frozen=True, tag_field="entry", tag="message"):
     message: Message
 
 
-class Pruning(Struct, frozen=True, tag_field="entry", tag="pruning"):
-    """Old tool results or call arguments became stubs; the freed tokens are gross, stubs not subtracted."""
+class Pruning(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag="pruning"):
+    """Old tool results or call arguments became stubs; the freed tokens are gross, stubs not subtracted.
+
+    `excerpts` are the lines of results that stay in their stubs: chosen once, so that a stub never changes.
+    """
 
     targets: tuple[Handle, ...]
     freed_tokens: int
     pruned_ms: int | None = None
+    excerpts: dict[Handle, str] = {}
 
 
 class Clip(Struct, frozen=True):

@@ -74,7 +74,7 @@ def _of_held_parts(entry: Entry, held: Set[int]) -> Entry | None:
     match entry:
         case Pruning():
             targets = tuple(handle for handle in entry.targets if split_handle(handle)[0] in held)
-            return Pruning(targets, entry.freed_tokens, entry.pruned_ms) if targets else None
+            return replace(entry, targets=targets) if targets else None
         case Clipping():
             clips = tuple(clip for clip in entry.clips if split_handle(clip.handle)[0] in held)
             return Clipping(clips, entry.clipped_ms) if clips else None

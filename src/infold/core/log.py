@@ -362,20 +362,20 @@ def recompute_sums(log: "Log") -> "Log":
 
 def hide_parts(log: "Log", entry: Pruning | Clipping) -> "Log":
     """Return the log with these parts hidden."""
-    wanted: dict[int, dict[int, Clip | None]] = {}
+    wanted: dict[int, dict[int, Clip | str]] = {}
     messages: dict[int, Message] = {}
-    for handle, clip in hidden_parts(entry):
+    for handle, kept in hidden_parts(entry):
         logged = log.find(handle)
         if logged is None:
             raise UnknownReference("part", handle, remedy="name parts by the handle of a message not yet folded")
         sequence, position = split_handle(handle)
-        wanted.setdefault(sequence, {})[position] = clip
+        wanted.setdefault(sequence, {})[position] = kept
         messages[sequence] = logged.message
     changed = dict(log.altered)
-    for sequence, clips in wanted.items():
+    for sequence, visible in wanted.items():
         before = changed.get(sequence)
         changed[sequence] = hide_in_message(
-            messages[sequence], sequence, clips, by=log.next_sequence, before=before, rendering=log.rendering
+            messages[sequence], sequence, visible, by=log.next_sequence, before=before, rendering=log.rendering
         )
     freed = {**log.freed, log.next_sequence: entry.freed_tokens} if isinstance(entry, Pruning) else log.freed
     hidden = replace(skip_entry(log), altered=changed, freed=freed, altered_at=log.next_sequence, is_rejected=False)

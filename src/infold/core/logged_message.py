@@ -120,11 +120,14 @@ def is_prunable(part: Part) -> bool:
             return False
 
 
-def prune_part(part: Part, handle: Handle, rendering: Rendering) -> Part:
-    """Return a pruned part as the view shows it; the call/result pair and the shape of the arguments stay."""
+def prune_part(part: Part, handle: Handle, rendering: Rendering, excerpt: str = "") -> Part:
+    """Return a pruned part as the view shows it; the call/result pair and the shape of the arguments stay.
+
+    `excerpt` are the lines of a result that its stub keeps.
+    """
     match part:
         case ToolResultPart():
-            return replace(part, output=_result_stub(part, handle, rendering), files=())
+            return replace(part, output=_result_stub(part, handle, rendering, excerpt), files=())
         case ToolCallPart():
             return replace(part, arguments=_prune_arguments(part.arguments, handle, rendering))
         case _:
@@ -163,10 +166,12 @@ def repeats_stub(part: Part, rendering: Rendering) -> bool:
     return bool(_STUB.search(text)) or (bool(rendering.stub) and rendering.stub in text)
 
 
-def _result_stub(part: ToolResultPart, handle: Handle, rendering: Rendering) -> str:
+def _result_stub(part: ToolResultPart, handle: Handle, rendering: Rendering, excerpt: str) -> str:
     if rendering.stub:
         return rendering.stub
-    return f"[pruned: {len(part.output):,} characters of {part.tool or 'tool'} output{_hint(handle, rendering)}]"
+    kept = ", except these lines" if excerpt else ""
+    what = f"{len(part.output):,} characters of {part.tool or 'tool'} output{kept}"
+    return "\n".join((f"[pruned: {what}{_hint(handle, rendering)}]", *((excerpt,) if excerpt else ())))
 
 
 def _prune_arguments(arguments: str, handle: Handle, rendering: Rendering) -> str:
@@ -423,10 +428,10 @@ def _state_after(logged: LoggedMessage, run: StepState) -> StepState:
 
 
 class HiddenBy(Struct, frozen=True):
-    """An entry that hides a part: its number, and how much stays visible if it clips."""
+    """An entry that hides a part: its number, and what stays visible: the ends if it clips, lines if it prunes."""
 
     by: int
-    clip: Clip | None
+    kept: Clip | str
 
 
 class ShownMessage(Struct, frozen=True):
@@ -442,10 +447,10 @@ class ShownMessage(Struct, frozen=True):
         return any(hiding.by == entry for stack in self.hidden_by.values() for hiding in stack)
 
 
-def hidden_parts(entry: Pruning | Clipping) -> Iterator[tuple[Handle, Clip | None]]:
-    """Yield the parts an entry hides, with how much of a clipped part stays visible."""
+def hidden_parts(entry: Pruning | Clipping) -> Iterator[tuple[Handle, Clip | str]]:
+    """Yield the parts an entry hides, with what stays visible: the ends of a clipped part, lines of a pruned one."""
     if isinstance(entry, Pruning):
-        yield from ((handle, None) for handle in entry.targets)
+        yield from ((handle, entry.excerpts.get(handle, "")) for handle in entry.targets)
     else:
         yield from ((clip.handle, clip) for clip in entry.clips)
 
@@ -453,7 +458,7 @@ def hidden_parts(entry: Pruning | Clipping) -> Iterator[tuple[Handle, Clip | Non
 def hide_in_message(
     message: Message,
     sequence: int,
-    clips: Mapping[int, Clip | None],
+    kept: Mapping[int, Clip | str],
     *,
     by: int,
     before: ShownMessage | None,
@@ -462,8 +467,8 @@ def hide_in_message(
     """Return the message numbered `sequence` with these parts hidden by entry `by`, in addition to what hid them
     before."""
     hidden_by = {} if before is None else dict(before.hidden_by)
-    for position, clip in clips.items():
-        hidden_by[position] = (*hidden_by.get(position, ()), HiddenBy(by, clip))
+    for position, visible in kept.items():
+        hidden_by[position] = (*hidden_by.get(position, ()), HiddenBy(by, visible))
     return _shown_message(message, sequence, hidden_by, rendering)
 
 
@@ -484,8 +489,11 @@ def _shown_message(
 ) -> ShownMessage:
     parts = list(message.parts)
     for position, stack in hidden_by.items():
-        part, clip, handle = parts[position], stack[-1].clip, handle_of(sequence, position)
-        parts[position] = prune_part(part, handle, rendering) if clip is None else clip_part(part, clip, rendering)
+        part, kept, handle = parts[position], stack[-1].kept, handle_of(sequence, position)
+        if isinstance(kept, Clip):
+            parts[position] = clip_part(part, kept, rendering)
+        else:
+            parts[position] = prune_part(part, handle, rendering, kept)
     shown = replace(message, parts=tuple(parts))
     measures = measure_message(shown, rendering.estimate)
     in_tokens = token_ruler(rendering.estimate)

@@ -8,6 +8,7 @@ path; its policy decides which steps of the ladder it has. `compact.py` and the 
 from typing import TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from infold.core.budget import is_overflow
 from infold.core.clip import choose_clips, choose_media
@@ -322,14 +323,15 @@ def _prune_enough(log: Log, inputs: PlanInputs, measured: Gauge, reason: Reason)
         return None
     plan = plan_prune(log, policy.prune, usable_tokens=budget.usable_tokens)
     net = plan.freed_tokens - STUB_TOKENS * len(plan.targets)
-    enough = measured.upper_tokens - net <= policy.prune.enough.of(budget.usable_tokens)
-    return Prune(plan, reason) if net > 0 and enough else None
+    spare = policy.prune.enough.of(budget.usable_tokens) - (measured.upper_tokens - net)
+    kept = min(plan.kept_tokens, spare)
+    return Prune(replace(plan, kept_tokens=kept), reason) if net > 0 and spare >= 0 else None
 
 
 def _prune_anything(log: Log, inputs: PlanInputs, reason: Reason) -> Prune | None:
     prune = inputs.policy.prune
     plan = plan_prune(log, prune, usable_tokens=inputs.budget.usable_tokens, minimum_tokens=0)
-    return Prune(plan, reason) if plan.targets else None
+    return Prune(replace(plan, kept_tokens=0), reason) if plan.targets else None
 
 
 def _shorten(log: Log, inputs: PlanInputs, excess: int, reason: Reason) -> Shorten | None:

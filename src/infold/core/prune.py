@@ -1,25 +1,32 @@
-"""Choose the old tool results, and the large old call arguments, that become stubs.
+"""Choose the old tool results, and the large old call arguments, that become stubs, and which lines the stubs keep.
 
 A pure choice over the live messages: `log.py` hides them, `plan.py` decides when it is worth it.
 """
 
-from collections.abc import Iterator
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from infold.core.entries import Handle, handle_of
+from infold.core.entries import Handle, handle_of, split_handle
 from infold.core.log import Log, indices_within
 from infold.core.logged_message import LONGEST_KEPT_VALUE, LoggedMessage
-from infold.core.messages import ToolCallPart, ToolResultPart
+from infold.core.messages import ToolCallPart, ToolResultPart, text_of
 from infold.core.policy import PrunePolicy
-from infold.core.tokens import measure_part, tokens_in
+from infold.core.recall import search_tokens
+from infold.core.tokens import estimate, measure_part, tokens_in
 
 
 class PrunePlan(Struct, frozen=True):
-    """The parts to hide, newest first, and the tokens that frees before stubs are subtracted."""
+    """The parts to hide, newest first, and the tokens that frees before stubs are subtracted.
+
+    `kept_tokens`: how much of that the stubs may keep in all; 0 if the preset has a stub of its own.
+    """
 
     targets: tuple[Handle, ...] = ()
     freed_tokens: int = 0
+    kept_tokens: int = 0
 
 
 NOTHING_TO_PRUNE = PrunePlan()
@@ -44,7 +51,8 @@ def plan_prune(log: Log, policy: PrunePolicy, *, usable_tokens: int, minimum_tok
         if walked > keep:
             freed += tokens
             targets.append(handle_of(logged.sequence, position))
-    return PrunePlan(tuple(targets), freed) if freed > least else NOTHING_TO_PRUNE
+    kept = 0 if log.rendering.stub else freed // EXCERPT_PART
+    return PrunePlan(tuple(targets), freed, kept) if freed > least else NOTHING_TO_PRUNE
 
 
 def _candidates(log: Log, policy: PrunePolicy) -> Iterator[tuple[LoggedMessage, int]]:
@@ -71,7 +79,9 @@ def _candidates(log: Log, policy: PrunePolicy) -> Iterator[tuple[LoggedMessage, 
                 continue
             if isinstance(part, ToolResultPart) and part.cleared:
                 return
-            if hidden is not None and any(hiding.clip is None for hiding in hidden.hidden_by.get(position, ())):
+            if hidden is not None and any(
+                isinstance(hiding.kept, str) for hiding in hidden.hidden_by.get(position, ())
+            ):
                 return
             if not log.pins or handle_of(logged.sequence, position) not in log.pins:
                 yield logged, position
@@ -88,3 +98,93 @@ def _shown_measure(log: Log, logged: LoggedMessage, position: int) -> int:
     if altered is None or position not in altered.hidden_by:
         return logged.measures[position]
     return measure_part(altered.message.parts[position], log.rendering.estimate)
+
+
+# The lines of a result that stay in its stub.
+
+LONGEST_EXCERPT, EXCERPT_PART = 400, 6
+"""Characters of a result that its stub keeps at most, and at most this part of the result."""
+
+LONGEST_KEPT_LINE = 120
+
+MOST_SEARCHED = 200_000
+"""Characters of one result that are searched for lines to keep."""
+
+SHORTEST_WORD = 4
+"""Characters of a word that tells a line from others, in scripts with spaces."""
+
+NEWER_CALLS = 5
+"""After so many calls a word that one of them used counts half of what the newest one's words count."""
+
+NAME_WEIGHT = 0.3
+"""What a name, a path or a number that no later call has used counts, next to a word of the newest call that stands in no
+other line. Of 279 facts of recorded sessions that stood only in results and were needed later, stubs keep 45 so; 36 with
+the two ends of each result in as many tokens."""
+
+_RUN, _MARK = re.compile(r"\w[\w./-]{2,80}"), re.compile(r"[\d_/]|[a-z][A-Z]")
+
+_OUTCOME = re.compile(r"\b(?:exit|error|fail|pass|warning|exception|done|success)|\bok\b", re.IGNORECASE)
+
+
+def excerpts_of(log: Log, plan: PrunePlan) -> dict[Handle, str]:
+    """Return the lines that the stubs of a plan keep; if there is little room, those of the newest results.
+
+    A line is kept if it shares rare words with the newest request and the calls after it, or names what may be needed.
+    """
+    if plan.kept_tokens <= 0:
+        return {}
+    wanted = {split_handle(handle) for handle in plan.targets}
+    oldest = min(sequence for sequence, _ in wanted)
+    asked = indices_within(log.message_index.persons_turns, log.length)
+    request = text_of(log.message_index.items[asked[-1]].message) if asked else ""
+    weights = dict.fromkeys(_words(request), 1.0)
+    excerpts: dict[Handle, str] = {}
+    calls, room = 0, plan.kept_tokens
+    for logged in reversed(log.live):
+        if logged.sequence < oldest or room <= 0:
+            break
+        for position, part in enumerate(logged.message.parts):
+            if (logged.sequence, position) not in wanted or not isinstance(part, ToolResultPart):
+                continue
+            kept = _excerpt(part.output, weights) if len(part.output) >= LONGEST_KEPT_VALUE else ""
+            tokens = estimate(kept, log.rendering.estimate)
+            if 0 < tokens <= room:
+                excerpts[handle_of(logged.sequence, position)] = kept
+                room -= tokens
+        for call in logged.calls:
+            calls += 1
+            weight = NEWER_CALLS / (NEWER_CALLS + calls)
+            weights.update({word: weight for word in _words(call.arguments) if word not in weights})
+    return excerpts
+
+
+def names_in(text: str) -> Iterator[str]:
+    """Yield what looks like a name, a path or a value: a run with a digit, an underscore, a slash or camel case in it."""
+    return (run for found in _RUN.findall(text) if _MARK.search(run := found.rstrip("./-")))
+
+
+def _words(text: str) -> set[str]:
+    return {word for word in search_tokens(text) if len(word) >= SHORTEST_WORD or not word.isascii()}
+
+
+def _excerpt(output: str, weights: Mapping[str, float]) -> str:
+    """Return the lines most worth keeping, in their order; the first and the last before others if they tell the outcome."""
+    ends = (output,) if len(output) <= MOST_SEARCHED else (output[: MOST_SEARCHED // 2], output[-MOST_SEARCHED // 2 :])
+    lines = [line.strip()[:LONGEST_KEPT_LINE] for text in ends for line in text.splitlines() if line.strip()]
+    shared = [weights.keys() & _words(line) for line in lines]
+    places = Counter(word for words in shared for word in words)
+
+    def worth(index: int) -> float:
+        if index in (0, len(lines) - 1) and _OUTCOME.search(lines[index]):
+            return float(len(lines) + len(weights))
+        names = {name for name in names_in(lines[index]) if name.lower() not in weights}
+        return sum(weights[word] / places[word] for word in sorted(shared[index])) + NAME_WEIGHT * len(names)
+
+    room = min(LONGEST_EXCERPT, len(output) // EXCERPT_PART)
+    kept: list[int] = []
+    for value, index in sorted(((worth(index), -index) for index in range(len(lines))), reverse=True):
+        length = len(lines[-index]) + 1
+        if value > 0 and length <= room:
+            kept.append(-index)
+            room -= length
+    return "\n".join(lines[index] for index in sorted(kept))

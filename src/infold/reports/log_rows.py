@@ -86,7 +86,7 @@ def message_state(sequence: int, log: Log, amendments: Iterable[tuple[int, Amend
         if altered is None:
             return "in view"
         newest = [stack[-1] for stack in altered.hidden_by.values()]
-        return "pruned" if any(hiding.clip is None for hiding in newest) else "clipped"
+        return "pruned" if any(isinstance(hiding.kept, str) for hiding in newest) else "clipped"
     is_taken_back = any(entry.first <= sequence < number for number, entry in amendments)
     return "taken back" if is_taken_back else "folded"
 
