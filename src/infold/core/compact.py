@@ -4,7 +4,8 @@ The session does the same with a summariser and a store between the steps. Both 
 deterministic compaction and one by a model differ only in their words.
 """
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import takewhile
 
 from msgspec import Struct
@@ -30,6 +31,7 @@ from infold.core.extract import extract
 from infold.core.gauge import PlanInputs, estimated_tokens, open_calls_size
 from infold.core.ledger import EMPTY_LEDGER, Ledger, Quote, carry_state, merge
 from infold.core.log import Log, size_of_state, size_of_text
+from infold.core.logged_message import LoggedMessage
 from infold.core.messages import (
     STATE_ID,
     AssistantMessage,
@@ -38,6 +40,8 @@ from infold.core.messages import (
     Part,
     SystemMessage,
     TextPart,
+    ToolCallPart,
+    ToolResultPart,
     UserMessage,
     calls_of,
     chain_fingerprint,
@@ -46,7 +50,7 @@ from infold.core.messages import (
     text_of,
 )
 from infold.core.plan import Fits, Fold, NextStep, Prune, Shorten, Stuck, Summarise, next_step
-from infold.core.prune import excerpts_of
+from infold.core.prune import excerpts_of, names_in
 from infold.core.tokens import estimate, measure, tokens_in, total_size
 
 MOST_UNANSWERED = 200
@@ -257,6 +261,8 @@ def checkpoint_for(
     if narrative:
         ledger, now = replace(ledger, narratives=()), replace(now, narratives=())
     folded = CheckpointText("") if cleaned else _text(now, step, inputs, log, narrative)
+    used = _used_lines(log, step, folded.text) if isinstance(step, Summarise) and summary.ledger else ()
+    folded = replace(folded, text=_add_used(folded.text, narrative, used))
     cut = _recut(log, step.cut, folded.text, inputs, cleaned=cleaned)
     callers = caller_messages(log, cut)
     state = state_before(log, cut, inputs)
@@ -285,11 +291,84 @@ def checkpoint_for(
         unanswered=unanswered_calls(log, cut),
         saving=step.saving / RATES_PER_TOKEN,
         state=state.messages,
+        used=used,
     )
     if native.messages:
         checkpoint = replace(checkpoint, tokens_after=estimated_tokens(log.append(checkpoint), inputs))
     short = (*folded.stubbed, *state.left_out)
     return checkpoint, (InstructionStubbed(log.session_id, short),) if short else ()
+
+
+USED = "Used again while the summary was being written, each with a line from before it:"
+
+
+MOST_USED, LONGEST_USED, USED_SHARE, LEAST_USED_TOKENS = 100, 160, 0.1, 256
+"""Names looked up in the head, characters of a line that is added for one, and how much room they have in all."""
+
+
+def _used_lines(log: Log, step: Summarise, text: str) -> tuple[str, ...]:
+    """Return lines of the head with the names and values that the agent used since the summary was begun.
+
+    Only of those that the text does not have; a value that was changed has its newest line.
+    """
+    if step.seen is None:
+        return ()
+    since = [logged.message for logged in log.live if logged.sequence >= step.seen]
+    names = dict.fromkeys(
+        name for message in since if isinstance(message, AssistantMessage) for name in names_in(_spoken(message))
+    )
+    known = set(names_in(text))
+    missing = [name for name in names if name not in known and "/".join(name.split("/")[-2:]) not in text]
+    head = [logged for logged in log.live[: step.cut.index] if logged.sequence < step.seen]
+    room = max(LEAST_USED_TOKENS, int(step.budget_tokens * USED_SHARE))
+    lines: list[str] = []
+    for name in missing[:MOST_USED]:
+        line = "" if any(name in other for other in lines) else _line_with(name, head, recall=log.rendering.recall)
+        room -= estimate(line, log.rendering.estimate) + 1 if line else 0
+        if room < 0:
+            break
+        lines += [line] if line else []
+    return tuple(lines)
+
+
+def _spoken(message: AssistantMessage) -> str:
+    return "\n".join((text_of(message), *(call.arguments for call in calls_of(message))))
+
+
+def _line_with(name: str, head: Sequence[LoggedMessage], *, recall: bool) -> str:
+    """Return the part around a name of the newest line that has it; empty if none has it as a whole word."""
+    word = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
+    for logged in reversed(head):
+        for position, part in enumerate(logged.message.parts):
+            said = _content(part)
+            found = word.search(said) if name in said else None
+            if found is None:
+                continue
+            start = max(said.rfind("\n", 0, found.start()) + 1, found.start() - LONGEST_USED // 2)
+            piece = " ".join(said[start : start + LONGEST_USED].split("\n", 1)[0].split())
+            return f"- {piece}{f' [{handle_of(logged.sequence, position)}]' if recall else ''}"
+    return ""
+
+
+def _content(part: Part) -> str:
+    match part:
+        case TextPart(opaque=False):
+            return part.text
+        case ToolCallPart():
+            return part.arguments
+        case ToolResultPart():
+            return part.output
+        case _:
+            return ""
+
+
+def _add_used(text: str, narrative: str, used: Sequence[str]) -> str:
+    """Return a checkpoint's text with these lines at the end of what code wrote."""
+    if not used:
+        return text
+    block = "\n".join((USED, *used))
+    written, words = (text.removesuffix(narrative), narrative) if narrative else (text, "")
+    return f"{written.rstrip()}\n\n{block}\n\n{words}" if written != text else f"{text}\n\n{block}"
 
 
 def entries_for_summary(log: Log, summary: Message, *, now_ms: int | None = None) -> tuple[Entry, ...]:
@@ -355,6 +434,7 @@ def compacted_event(log: Log, checkpoint: Checkpoint, inputs: PlanInputs) -> Com
         marked=0 if verdict is None else len(verdict.marked),
         corrected=0 if verdict is None else len(verdict.corrected),
         removed=0 if verdict is None else len(verdict.removed),
+        used=len(checkpoint.used),
     )
 
 

@@ -142,7 +142,8 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag
     summariser as messages. `state` are the messages of the folded head that stay in force, with only the parts that do.
 
     `native` are the messages by which the provider itself compacted the head, of `native_tokens`; a view that shows them
-    has `note` in place of the text. `thinking_from`: thinking numbered below it was outdated before, and the rest stays.
+    has `note` in place of the text. `used`: lines in the text with what the agent used while the summary was being written.
+    `thinking_from`: thinking numbered below it was outdated before, and the rest stays.
     """
 
     text: str
@@ -177,6 +178,7 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag
     native: tuple[Message, ...] = ()
     native_tokens: int = 0
     thinking_from: int = 0
+    used: tuple[str, ...] = ()
 
     @property
     def note(self) -> str:

@@ -45,7 +45,8 @@ class Compacted(Struct, frozen=True, tag_field="event", tag="session.compacted")
     0.0 with `is_price_assumed`: it was made by the usual ratios of prices, because the model's own are not known. `error` is the
     model's own error if it failed. `safety` names what infold did beyond the preset's document (see `Checkpoint`).
     `native`: the provider compacted the head itself. `marked`, `corrected` and `removed` count the sentences of the summary
-    that name something unknown, to which the log's own knowledge was added, and that were taken out.
+    that name something unknown, to which the log's own knowledge was added, and that were taken out. `used` counts the
+    lines that were added because the agent used what they name while the summary was being written.
     """
 
     session_id: str
@@ -68,6 +69,7 @@ class Compacted(Struct, frozen=True, tag_field="event", tag="session.compacted")
     corrected: int = 0
     removed: int = 0
     is_price_assumed: bool = False
+    used: int = 0
 
     @property
     def outcome(self) -> Literal["summarised", "folded"]:

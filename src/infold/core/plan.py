@@ -114,7 +114,8 @@ class Summarise(Struct, frozen=True):
     """Ask a model for the text that replaces the head, in at most `budget_tokens`.
 
     `saving` is the expected saving of a fold made for its price, in the currency of the rates; 0.0 if these are assumed.
-    `native`: the provider writes it by its own means.
+    `native`: the provider writes it by its own means. `seen`: how many entries there were when a summary that is ready by
+    now was begun; `None` if there is none.
     """
 
     cut: Cut
@@ -122,6 +123,7 @@ class Summarise(Struct, frozen=True):
     reason: Reason
     saving: float = 0.0
     native: bool = False
+    seen: int | None = None
 
 
 class Fold(Struct, frozen=True):

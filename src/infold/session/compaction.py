@@ -266,7 +266,8 @@ class CompactionRun:
         if needs_definition(self._log, cut.index):
             self._discard(prepared)
             return
-        source = _Source(replace(plan, step=replace(plan.step, cut=cut)), prepared.summary, ahead=True)
+        step = replace(plan.step, cut=cut, seen=prepared.basis.seen)
+        source = _Source(replace(plan, step=step), prepared.summary, ahead=True)
         self._commit_requested(source, prepared.summary, guidance)
 
     def _discard(self, prepared: PreparedSummary) -> None:
@@ -319,7 +320,8 @@ class CompactionRun:
         if not is_valid(prepared, log, plan.inputs.policy):
             self._discard(prepared)
             return _Source(plan)
-        step = replace(plan.step, cut=cut_with(prepared, plan.step, log, plan.inputs))
+        seen = None if prepared.is_leftover else prepared.basis.seen
+        step = replace(plan.step, cut=cut_with(prepared, plan.step, log, plan.inputs), seen=seen)
         return _Source(replace(plan, step=step), prepared.summary, ahead=not prepared.is_leftover)
 
     def _ask_under_lock(self, source: _Source, guidance: _Guidance, *, insists: bool) -> _Skipped | None:

@@ -252,7 +252,11 @@ def _describe_change(event: Pruned | Clipped | Compacted) -> str:
     own = "; this step is infold's own, the preset has none" if event.reason == "safety" else ""
     if isinstance(event, Compacted) and event.is_price_assumed:
         own = " at the usual ratios of prices, assumed because the model's own are not known"
-    beyond = f"{_describe_review(event)}{describe_safety(event)}" if isinstance(event, Compacted) else ""
+    beyond = (
+        f"{_describe_review(event)}{_describe_used(event)}{describe_safety(event)}"
+        if isinstance(event, Compacted)
+        else ""
+    )
     change = f"{event.tokens_before:,} → {event.tokens_after:,} tokens"
     return f"{what}: {change}, because {REASONS[event.reason]}{own}{beyond}"
 
@@ -262,6 +266,11 @@ def _describe_review(event: Compacted) -> str:
     done = ((event.marked, "marked"), (event.corrected, "corrected"), (event.removed, "removed"))
     told = ", ".join(f"{count} {what}" for count, what in done if count)
     return f"; sentences of the summary: {told}" if told else ""
+
+
+def _describe_used(event: Compacted) -> str:
+    """Return how many lines were added for what the agent used while the summary was being written; empty if none."""
+    return f"; {_number(event.used, 'line')} added for what was used while the summary was written" if event.used else ""
 
 
 def _number(count: int, noun: str) -> str:

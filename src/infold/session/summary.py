@@ -428,12 +428,16 @@ def _room_fault(log: Log, plan: SummaryPlan, answer_tokens: int) -> Fault | None
 
 
 class SummaryBasis(Struct, frozen=True):
-    """What a summary was made from: the checkpoint before it, the pins, the policy, and the sequence of its last message."""
+    """What a summary was made from: the checkpoint before it, the pins, the policy, and the sequence of its last message.
+
+    `seen`: how many entries there were when it was begun.
+    """
 
     checkpoint_sequence: int
     pins: frozenset[Handle]
     policy: Policy
     last: int
+    seen: int = 0
 
 
 class PreparedSummary(Struct, frozen=True):
@@ -451,7 +455,7 @@ def basis_of(log: Log, plan: SummaryPlan) -> SummaryBasis:
     """Return what a summary of this plan's head is made from."""
     index = plan.step.cut.index
     last = log.live[index - 1].sequence if index else log.checkpoint_sequence
-    return SummaryBasis(log.checkpoint_sequence, log.pins, plan.inputs.policy, last)
+    return SummaryBasis(log.checkpoint_sequence, log.pins, plan.inputs.policy, last, log.next_sequence)
 
 
 def prepare_ahead(log: Log, plan: SummaryPlan, summary: JudgedSummary) -> PreparedSummary:
