@@ -36,7 +36,7 @@ PERMISSIONS: tuple[Permission, ...] = get_args(Permission)
 
 EVERYTHING = "*"
 OUTSIDE, SECRETS = "outside", "secrets"
-TOOLS = ("shell", "read", "write", "edit", "search", "list", "todo", "skill", "recall")
+TOOLS = ("shell", "read", "write", "edit", "search", "list", "todo", "skill", "recall", "compact")
 NAMES = (EVERYTHING, OUTSIDE, SECRETS, *TOOLS)
 """What a rule may name."""
 

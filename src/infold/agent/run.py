@@ -21,7 +21,7 @@ from infold.agent.loop import Loop, RunLimits
 from infold.agent.permissions import Consent, Rules, parse_rules, rules_from_settings
 from infold.agent.snapshots import Snapshots
 from infold.agent.toolbox import Toolbox, select_tools
-from infold.agent.tools.recall import make_recall_tool
+from infold.agent.tools.recall import make_compact_tool, make_recall_tool
 from infold.agent.tools.tool import ActionRequest
 from infold.agent.trust import default_snapshot_folder, make_workspace
 from infold.catalogue import lookup
@@ -172,6 +172,7 @@ def _session_settings(
         shares_prefix=stated.summariser is None and summarises,
         offers_native=stated.summariser is None and getattr(model, "offers_native", False),
         recall=settings.recall.enabled and agent.allows_tools,
+        compact_tool=settings.agent.compact_tool and agent.allows_tools,
         recovers=not is_truncating_host(urlsplit(options.address).netloc)
         if stated.recovers is None
         else stated.recovers,
@@ -190,7 +191,11 @@ def _toolbox(session: Session, settings: Settings, options: RunOptions, ui: User
     recall = make_recall_tool(partial(session.recall, budget_tokens=settings.recall.budget_tokens), session.files)
     root, environ = options.root.resolve(), options.environ
     return Toolbox(
-        select_tools(rules, *((recall,) if settings.recall.enabled else ())),
+        select_tools(
+            rules,
+            *((recall,) if settings.recall.enabled else ()),
+            *((make_compact_tool(session.request_compaction),) if settings.agent.compact_tool else ()),
+        ),
         make_workspace(root, environ, is_trusted=options.is_trusted, passed=settings.agent.environment),
         rules=rules,
         consent=ui.consent,

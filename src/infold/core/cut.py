@@ -4,14 +4,17 @@ Decides where a cut falls by the policy's tail rule, only at legal places. What 
 `checkpoint_text.py` or a model.
 """
 
+import re
 from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
+from infold.core.extract import arguments_of, command_of, is_failure, todos_after
 from infold.core.ledger import defined_tools, sets_any
 from infold.core.log import Log, size_of_state
 from infold.core.logged_message import LoggedMessage
-from infold.core.messages import AssistantMessage
+from infold.core.messages import AssistantMessage, ToolCallPart, ToolResultPart
+from infold.core.phrases import RUN_COUNTS, RUN_FAILS, TESTS
 from infold.core.policy import TailPolicy
 from infold.core.tokens import Size, tokens_in, total_size
 
@@ -126,6 +129,7 @@ def _within_tokens(log: Log, tail: TailPolicy, room: Room, sizer: Sizer) -> int:
     """
     live = log.live
     total = chosen = kept = 0
+    begun: list[tuple[int, int]] = []  # persons' requests, newest first, with the size of a tail from each
     starts = turn_starts(live) if tail.turns else []
     first = starts[-tail.turns] if tail.turns and len(starts) >= tail.turns else 0
     for index in range(len(live) - 1, first - 1, -1):
@@ -138,7 +142,37 @@ def _within_tokens(log: Log, tail: TailPolicy, room: Room, sizer: Sizer) -> int:
             break
         if logged.cuttable and (tail.split_turns or logged.is_users):
             chosen, kept = index, total
-    return chosen
+            begun += [(index, total)] if logged.is_persons else []
+    whole = [index for index, size in begun if size >= max(tail.task_share * kept, room.least_tokens)]
+    return whole[-1] if whole and tail.task_share else chosen
+
+
+def has_ended_task(log: Log) -> bool:
+    """Return whether a task ended with the newest step: a person asks for the next thing, a commit was made, tests passed or
+    the last todo was closed."""
+    results: dict[str, ToolResultPart] = {}
+    for logged in reversed(log.live):
+        if logged.is_persons:
+            return logged is not log.live[0] and not results
+        results.update((part.call_id, part) for part in logged.results)
+        if isinstance(logged.message, AssistantMessage):
+            return any(call.call_id in results and _ends_task(call, results[call.call_id]) for call in logged.calls)
+    return False
+
+
+_COMMITS = re.compile(r"\bgit\b[^|;&]{0,80}\bcommit\b")
+
+
+def _ends_task(call: ToolCallPart, result: ToolResultPart) -> bool:
+    arguments = arguments_of(call)
+    command, said = command_of(call, arguments), result.output[-2_000:]
+    if is_failure(result, command):
+        return False
+    if command:
+        is_green = TESTS.search(command) and RUN_COUNTS.search(said) and not RUN_FAILS.search(said)
+        return bool(is_green or _COMMITS.search(command))
+    todos = todos_after((), call, arguments, "")
+    return bool(todos) and all(fact.status in ("completed", "done", "cancelled") for fact in todos)
 
 
 def head_size(log: Log, cut: Cut) -> Size:

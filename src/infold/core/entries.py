@@ -84,10 +84,13 @@ Handle = NewType("Handle", str)
 """The address of a part: `"<sequence>.<position>"`, short enough for a stub."""
 
 
-Reason: TypeAlias = Literal["trigger", "price", "forced", "overflow", "manual", "safety", "arrival", "import"]
-"""Why a compaction happened: the trigger was reached, continuing cost more than a cut, a reply was cut off, a provider
-reported an overflow, a person asked, the request would not have fitted although the preset's own trigger did not act, a
-part was longer on arrival than the caller wanted, or it was read from a foreign transcript."""
+Reason: TypeAlias = Literal[
+    "trigger", "price", "task", "asked", "forced", "overflow", "manual", "safety", "arrival", "import"
+]
+"""Why a compaction happened: the trigger was reached, continuing cost more than a cut, a task had ended near the
+trigger, the model asked by its tool, a reply was cut off, a provider reported an overflow, a person asked, the
+request would not have fitted although the preset's own trigger did not act, a part was longer on arrival than the
+caller wanted, or it was read from a foreign transcript."""
 
 
 class MessageEntry(Struct, frozen=True, tag_field="entry", tag="message"):

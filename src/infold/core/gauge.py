@@ -140,7 +140,8 @@ class PlanInputs(Struct, frozen=True):
     prices, if known. `is_cold`: its cache has expired since the last request. `reports_usage`: whether replies report
     usage; if they never do, a rule on reported usage uses our estimate instead. `native`: when to let the provider
     itself write the summary; `native_is_sealed`: only the provider can read it. `edited_from_tokens`: the provider is
-    asked to shorten the history itself, from that many tokens on; `None` if it is not.
+    asked to shorten the history itself, from that many tokens on; `None` if it is not. `compact_tool`: a tool named
+    `compact` is infold's own.
     """
 
     policy: Policy
@@ -158,6 +159,7 @@ class PlanInputs(Struct, frozen=True):
     native: NativeUse = "never"
     native_is_sealed: bool = False
     edited_from_tokens: int | None = None
+    compact_tool: bool = False
 
 
 class Gauge(Struct, frozen=True):

@@ -517,6 +517,18 @@ def is_recall(tool: str) -> bool:
     return _RECALL.fullmatch(tool.lower()) is not None
 
 
+COMPACT_TOOL_NAME = "compact"
+"""The tool by which a model asks for a compaction."""
+
+
+_COMPACT = re.compile(r"(?:.*[^a-z0-9])?infold[^a-z0-9]+compact")
+
+
+def is_compact(tool: str, *, plain: bool = True) -> bool:
+    """Return whether a tool's name is compact's: `infold_compact`, `mcp__infold__compact`, and if `plain`, `compact`."""
+    return _COMPACT.fullmatch(tool.lower()) is not None or (plain and tool.lower() == COMPACT_TOOL_NAME)
+
+
 _UNITS = (("MB", 1_000_000), ("kB", 1_000), ("bytes", 1))
 
 

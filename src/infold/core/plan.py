@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from infold.core.budget import is_overflow
 from infold.core.clip import choose_clips, choose_media
-from infold.core.cut import Cut, Room, choose_cut, head_size, native_cut
+from infold.core.cut import Cut, Room, choose_cut, has_ended_task, head_size, native_cut
 from infold.core.entries import Checkpoint, Clip, Reason
 from infold.core.gauge import (
     LEAST_CALLS,
@@ -26,7 +26,7 @@ from infold.core.gauge import (
     scaler,
 )
 from infold.core.log import Log, size_of_state
-from infold.core.messages import AssistantMessage
+from infold.core.messages import AssistantMessage, ToolCallPart, is_compact
 from infold.core.policy import Policy
 from infold.core.prune import PrunePlan, plan_prune
 from infold.core.tokens import Size
@@ -252,7 +252,37 @@ def _own_reason(log: Log, inputs: PlanInputs, measured: Gauge) -> Reason | None:
     has_count = log.reported is not None if policy.compares_usage and inputs.reports_usage else log.has_news
     if has_count and is_overflow(measured.count_tokens, inputs.budget, policy):
         return "trigger"
-    return "price" if policy.priced and log.has_news and _saving(log, inputs) > 0 else None
+    return _early_reason(log, inputs, measured) if log.has_news else None
+
+
+def _early_reason(log: Log, inputs: PlanInputs, measured: Gauge) -> Reason | None:
+    """Return why to act before the trigger: the model asked for it, a task has just ended near the trigger, or it is cheaper."""
+    policy, trigger = inputs.policy, inputs.budget.trigger_tokens
+    if asked_call(log, inputs) is not None and is_worth_asked(log, inputs):
+        return "asked"
+    if policy.task_band and measured.count_tokens >= (1 - policy.task_band) * trigger and has_ended_task(log):
+        return "task"
+    return "price" if policy.priced and _saving(log, inputs) > 0 else None
+
+
+LEAST_ASKED_SHARE = 0.5
+"""Share of the trigger that must be reached before a compaction that the model asks for is carried out."""
+
+
+def asked_call(log: Log, inputs: PlanInputs) -> ToolCallPart | None:
+    """Return the call by which the model asked for a compaction in its newest step; `None` if it did not, or it was made."""
+    for logged in reversed(log.live):
+        if logged.is_persons or logged.sequence < log.checkpoint_sequence:
+            return None
+        if isinstance(logged.message, AssistantMessage):
+            plain = inputs.compact_tool
+            return next((call for call in logged.calls if is_compact(call.tool, plain=plain)), None)
+    return None
+
+
+def is_worth_asked(log: Log, inputs: PlanInputs) -> bool:
+    """Return whether enough of the window is filled for a compaction that the model asks for."""
+    return gauge(log, inputs).count_tokens >= LEAST_ASKED_SHARE * inputs.budget.trigger_tokens
 
 
 def _was_forced(log: Log, policy: Policy) -> bool:
@@ -288,7 +318,7 @@ def _first_rung(log: Log, inputs: PlanInputs, measured: Gauge, reason: Reason) -
     if reason == "overflow":  # a refused request must become smaller whatever our own count is
         excess = max(excess, int(LEAST_GAIN_SHARE * inputs.budget.usable_tokens))
     insists = reason == "forced" and inputs.policy.attempts is None and _ended_work(log)
-    folding = reason == "price" or insists or _keeps_thinking(log, inputs)
+    folding = reason in ("price", "asked", "task") or insists or _keeps_thinking(log, inputs)
     pruning = None if folding else _prune_enough(log, inputs, measured, reason)
     gentle = pruning or _fold(log, inputs, reason, urgent=excess > 0, insists=insists)
     return gentle or (_last_resort(log, inputs, excess, reason) if excess else None)

@@ -179,7 +179,8 @@ class TailPolicy(Struct, frozen=True):
     usable window held between `minimum_tokens` and `maximum_tokens`, and of at most `turns` turns if given. Under a policy
     with a target, what the checkpoint is not expected to need of its room is tail too.
     `split_turns`: whether the cut may fall inside a turn. `whole_head`: what to do if everything would be tail: fold it
-    all, or leave it. `recut`: whether turns are dropped from the tail once the summary is known and still over target.
+    all, or leave it. `task_share`: where a person's request begins a tail of at least that share of what the rule would keep,
+    the cut falls there, so that no task is cut in two; 0 for never. `recut`: whether turns are dropped from the tail once the summary is known and still over target.
     """
 
     rule: Literal["none", "turns", "tokens"] = "none"
@@ -189,11 +190,15 @@ class TailPolicy(Struct, frozen=True):
     maximum_tokens: int = LARGEST_TOKENS
     split_turns: bool = False
     whole_head: bool = True
+    task_share: float = 0.0
     recut: bool = False
 
     def __post_init__(self) -> None:
         """Reject values of the wrong type, and a tail that contradicts itself."""
         _expect_types(self, "tail.")
+        _expect(
+            0 <= self.task_share <= 1, "tail.task_share", f"{self.task_share}", "give a share of the tail from 0 to 1"
+        )
         _expect(0 <= self.turns <= 10_000, "tail.turns", f"{self.turns}", "give 0 to 10,000 turns")
         _expect(
             0 <= self.minimum_tokens <= self.maximum_tokens <= LARGEST_TOKENS,
@@ -271,7 +276,8 @@ class Policy(Struct, frozen=True):
     but a request that cannot be made smaller may fill the window itself. `attempts` limits compactions per user prompt,
     `None` means no limit. `less_freed`: whether the tokens freed by pruning are subtracted from reported usage. `clip`:
     whether a single part too large for the window is shortened. `priced`: whether the head is also folded if that is cheaper
-    at the model's prices. `continue_always`: whether a continue message follows every automatic compaction or only work in
+    at the model's prices. `task_band`: the share of the trigger below it in which the head is folded once a task has ended;
+    0 for never. `continue_always`: whether a continue message follows every automatic compaction or only work in
     progress.
     """
 
@@ -295,6 +301,7 @@ class Policy(Struct, frozen=True):
     less_freed: bool = False
     clip: bool = False
     priced: bool = False
+    task_band: float = 0.0
     continue_always: bool = True
 
     @property
@@ -322,6 +329,12 @@ class Policy(Struct, frozen=True):
             "reserve_tokens",
             f"{self.reserve_tokens}",
             "give the tokens to keep free for the reply, or leave it out",
+        )
+        _expect(
+            0 <= self.task_band <= 0.5,
+            "task_band",
+            f"{self.task_band}",
+            "give a share of the trigger from 0 to 0.5; 0 waits for the trigger",
         )
         _expect(
             self.attempts is None or self.attempts > 0,
@@ -357,11 +370,13 @@ INFOLD = Policy(
         maximum_tokens=20_000,
         split_turns=True,
         whole_head=False,
+        task_share=0.8,
     ),
     summary=SummaryPolicy(shape="marked", ledger=True, size=share(0.12), minimum_tokens=200, maximum_tokens=8_000),
     force_on_length=True,
     clip=True,
     priced=True,
+    task_band=0.06,
     continue_always=False,
 )
 

@@ -32,6 +32,7 @@ from infold.core.messages import (
     ToolCallPart,
     ToolMessage,
     ToolResultPart,
+    is_compact,
     is_media_lost,
     is_recall,
     media_label,
@@ -606,7 +607,12 @@ class DocumentReader:
 
 def _call(handle: str, part: ToolCallPart) -> Document:
     written = tuple(_argument_lines(arguments_of(part))) or (part.arguments,)
-    return Document(handle, "\n".join(written), part.tool, "echo" if is_recall(part.tool) else "own")
+    return Document(
+        handle,
+        "\n".join(written),
+        part.tool,
+        "echo" if is_recall(part.tool) or is_compact(part.tool, plain=False) else "own",
+    )
 
 
 def _result_documents(handle: str, part: ToolResultPart, call: Document | None) -> Iterator[Document]:

@@ -1,4 +1,4 @@
-"""Tools in each provider's shape, and recall as one of them: its description, its names, and the query of a call.
+"""Tools in each provider's shape, and recall and compact as two of them: description, names, and the arguments of a call.
 
 A client of an MCP server puts the server's name before the tool's, so recall has several names. What a call returns is
 decided elsewhere.
@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from infold.core.messages import RECALL_TOOL_NAME, is_recall
+from infold.core.messages import COMPACT_TOOL_NAME, RECALL_TOOL_NAME, is_compact, is_recall
 from infold.errors import BrokenInput, kind_of
 from infold.formats.codec import Item, dicts_in, replace_surrogates
 from infold.formats.registry import GEMINI, format_named
@@ -121,6 +121,62 @@ def recall_tool(format_name: str) -> dict[str, Any]:
     It is a new object each time, so a caller may change it. Raise `UnknownFormat` for an unknown name.
     """
     return tool_item(format_name, _RECALL)
+
+
+COMPACT_DESCRIPTION = """\
+Asks for the earlier part of this session to be replaced by a summary before your next step, so that you have room and are not \
+distracted by details that are settled. Call it when a sub-task is done and the next one needs little of what led to it: \
+the tests pass, a commit is made, a question is answered. Never in the middle of an edit or an investigation. The user's \
+instructions, what you changed and what you ran are kept, and nothing is lost. If little of your view is filled, nothing is \
+done, and the answer says so."""
+"""The tool's description for the model: when to use it, and what it does."""
+
+
+COMPACT_FOCUS = (
+    "What the next sub-task needs, in a sentence or two: names, decisions, open points. The summary gives room to it."
+)
+"""The description of the tool's one argument, which may be left out."""
+
+
+_COMPACT = _Tool(
+    COMPACT_TOOL_NAME,
+    COMPACT_DESCRIPTION,
+    {
+        "type": "object",
+        "properties": {"focus": {"type": "string", "description": COMPACT_FOCUS}},
+        "additionalProperties": False,
+    },
+)
+
+
+def compact_tool(format_name: str) -> dict[str, Any]:
+    """Return the tool by which a model asks for a compaction, as `recall_tool` returns recall."""
+    return tool_item(format_name, _COMPACT)
+
+
+def offers_compact(format_name: str, tools: object) -> bool:
+    """Return whether a request's `tools` include compact, as `offers_recall` does for recall."""
+    names = format_named(format_name).tool_names
+    return any(is_compact(name) for tool in dicts_in(tools) for name in names(tool, COMPACT_TOOL_NAME))
+
+
+def compact_focus(arguments: str | Mapping[str, object]) -> str:
+    """Return the focus of a call to the tool, from its arguments as JSON text or decoded; empty if it has none.
+
+    Accepts what `recall_query` accepts.
+    """
+    given = {"query": arguments["focus"]} if isinstance(arguments, Mapping) and arguments.get("focus") else arguments
+    if isinstance(given, str):
+        value = _parse_json(given)
+        return compact_focus(value) if isinstance(value, Mapping) else "" if value is not None else _plain(given)
+    try:
+        return recall_query(given)
+    except BrokenInput:
+        return ""
+
+
+def _plain(text: str) -> str:
+    return "" if text.lstrip().startswith(("{", "[")) else replace_surrogates(text.strip())
 
 
 def offers_recall(format_name: str, tools: object) -> bool:

@@ -11,10 +11,10 @@ from typing import Any
 from msgspec import Struct
 
 from infold.core.entries import split_handle
-from infold.core.messages import RECALL_TOOL_NAME, SessionId
+from infold.core.messages import COMPACT_TOOL_NAME, RECALL_TOOL_NAME, SessionId
 from infold.core.tokens import estimate
 from infold.errors import UnknownReference, UnknownSession, UsageError
-from infold.formats.tools import RECALL_DESCRIPTION, RECALL_QUERY, recall_query
+from infold.formats.tools import COMPACT_DESCRIPTION, COMPACT_FOCUS, RECALL_DESCRIPTION, RECALL_QUERY, recall_query
 from infold.ports import FullStore, SessionKey, StoredSession
 from infold.reports.text import moment
 from infold.session.media import Medium
@@ -66,7 +66,16 @@ TOOLS = (
         "Lists the sessions that can be recalled from, the last changed first: when that was, how large each is, and its id.",
         _schema(),
     ),
+    ToolListing(
+        COMPACT_TOOL_NAME, COMPACT_DESCRIPTION, _schema(focus={"type": "string", "description": COMPACT_FOCUS})
+    ),
 )
+
+NOTED = (
+    "Noted. If your requests go through infold and enough of your view is filled, its earlier part is replaced by a summary "
+    "before your next step; otherwise nothing happens. Continue with the next sub-task, and do not ask again for this one."
+)
+"""The answer to compact: the call itself, in the agent's next request, is what a gateway or a wrapped client acts on."""
 
 
 class RecallTools(Struct, frozen=True):
@@ -92,6 +101,8 @@ class RecallTools(Struct, frozen=True):
                 return self.read(_text(arguments, "handle"), session)
             case "sessions":
                 return self.sessions()
+            case "compact":
+                return NOTED
             case _:
                 raise UsageError(f"there is no tool {name!r}; call {', '.join(tool.name for tool in TOOLS)}")
 
@@ -99,7 +110,7 @@ class RecallTools(Struct, frozen=True):
         """Return the media under the handle that was asked for."""
         session = _text(arguments, "session")
         wanted = _text(arguments, "handle" if name == "read" else "query").strip().strip("[]")
-        if name == "sessions" or split_handle(wanted) == (-1, -1):
+        if name in ("sessions", COMPACT_TOOL_NAME) or split_handle(wanted) == (-1, -1):
             return ()
         try:
             return recall_media(self.store, self._key(session), wanted)

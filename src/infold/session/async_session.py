@@ -153,6 +153,9 @@ class AsyncSession:
     async def compact(self, focus: str = "", *, up_to: int | None = None) -> Ready:
         return await self._run(self._session.compact, focus, up_to=up_to)
 
+    def request_compaction(self, focus: str = "") -> str:
+        return self._session.request_compaction(focus)
+
     def preview(self, *, up_to: int | None = None) -> Preview:
         return self._session.preview(up_to=up_to)
 

@@ -19,10 +19,25 @@ from infold.core.events import CompactionVetoed, Event, Exceeded, PreparationDis
 from infold.core.gauge import Gauge, PlanInputs, estimated_tokens, gauge
 from infold.core.log import Log
 from infold.core.messages import AssistantMessage, CompactionPart, Message, MessageId, ModelRef, TextPart, UserMessage
-from infold.core.plan import Fits, Fold, NextStep, Prune, Shorten, Stuck, Summarise, fold_at, next_step
-from infold.core.summary_request import COMPACTION_AGENT, Additions
+from infold.core.plan import (
+    LEAST_ASKED_SHARE,
+    Fits,
+    Fold,
+    NextStep,
+    Prune,
+    Shorten,
+    Stuck,
+    Summarise,
+    asked_call,
+    fold_at,
+    is_too_soon,
+    is_worth_asked,
+    next_step,
+)
+from infold.core.summary_request import COMPACTION_AGENT, LONGEST_FOCUS, Additions
 from infold.core.view import view
 from infold.errors import StoreConflict, SummaryFailed, UsageError
+from infold.formats.tools import compact_focus
 from infold.ports import CompactionContext, Hooks, KeepFrom, Supply, Veto
 from infold.session.background import BackgroundSummary
 from infold.session.context import window_exceeded
@@ -234,7 +249,7 @@ class CompactionRun:
             chosen = cut_before(self._log, guidance.decision.sequence)
             step = step if chosen is None else replace(step, cut=chosen)
         plan = self._plan(step, guidance.additions)
-        waits = is_urgent or not self._settings.defers or step.reason in ("manual", "forced")
+        waits = is_urgent or not self._settings.defers or step.reason in ("manual", "forced", "asked")
         source = self._ready_summary(plan, guidance, wait=waits)
         if source.summary is not None:
             return self._commit_requested(source, source.summary, guidance)
@@ -275,13 +290,15 @@ class CompactionRun:
         self._writer.publish(PreparationDiscarded(self._log.session_id, why, prepared.summary.cost))
 
     def _plan(self, step: Summarise | Fold, additions: Additions) -> SummaryPlan:
+        call = asked_call(self._log, self._inputs) if step.reason == "asked" else None
+        focus = self._request.focus if call is None else compact_focus(call.arguments)
         return SummaryPlan(
             Summarise(
                 step.cut, step.budget_tokens, step.reason, step.saving, isinstance(step, Summarise) and step.native
             ),
             self._inputs,
             self._request.system,
-            replace(additions, focus=self._request.focus),
+            replace(additions, focus=focus),
             self._settings.summariser_tokens,
             self._settings.shares_prefix,
             self._request.sends_all,
@@ -498,6 +515,29 @@ def _author(summary: JudgedSummary, asked: ModelRef | None) -> ModelRef | None:
     """Return the model that wrote a summary: the session's own, or the one configured for summaries."""
     known = None if asked is not None and asked.id == summary.model else lookup(summary.model)
     return ModelRef(known.entry.provider, summary.model) if isinstance(known, Known) else asked
+
+
+# Answering the model.
+
+
+def answer_request(log: Log, inputs: PlanInputs, focus: str = "") -> str:
+    """Return what a model is told that asks for a compaction: that it follows, or why it does not."""
+    count, trigger = gauge(log, inputs).count_tokens, inputs.budget.trigger_tokens
+    if not inputs.policy.auto or not inputs.budget.bounded:
+        return "Not compacted: automatic compaction is off. Continue; nothing was lost."
+    if is_too_soon(log, inputs):
+        return "Not compacted: the last compaction is recent and too little is new. Continue; nothing was lost."
+    if not is_worth_asked(log, inputs):
+        least = int(LEAST_ASKED_SHARE * trigger)
+        return (
+            f"Not compacted: your view has {count:,} tokens, and compacting is worth it from {least:,} on. Continue; nothing "
+            "was lost."
+        )
+    kept = f" It gives room to: {focus.strip()[:LONGEST_FOCUS]}." if focus.strip() else ""
+    return (
+        "Before your next step the earlier part of this session is replaced by a summary, with the user's instructions and "
+        f"what you did.{kept} Continue with the next sub-task, and do not ask again for this one."
+    )
 
 
 # Previewing.

@@ -127,6 +127,7 @@ class RequestContext:
             native="never" if edited_from else settings.native,
             native_is_sealed=settings.format == OPENAI_RESPONSES.name,
             edited_from_tokens=edited_from,
+            compact_tool=settings.compact_tool,
         )
 
     def window(self, log: Log) -> Window:

@@ -231,6 +231,8 @@ def _mended(report: Report) -> Iterator[str]:
 REASONS: dict[Reason, str] = {
     "trigger": "the trigger was reached",
     "price": "continuing without it would have cost more",
+    "task": "a task had ended and the trigger was near",
+    "asked": "the model asked for it",
     "forced": "a reply was cut off for length",
     "overflow": "the provider refused the request as too large",
     "manual": "the user asked for it",
@@ -270,7 +272,9 @@ def _describe_review(event: Compacted) -> str:
 
 def _describe_used(event: Compacted) -> str:
     """Return how many lines were added for what the agent used while the summary was being written; empty if none."""
-    return f"; {_number(event.used, 'line')} added for what was used while the summary was written" if event.used else ""
+    return (
+        f"; {_number(event.used, 'line')} added for what was used while the summary was written" if event.used else ""
+    )
 
 
 def _number(count: int, noun: str) -> str:

@@ -44,6 +44,7 @@ from infold.session.compaction import (
     CompactionRun,
     Prepared,
     Preview,
+    answer_request,
     check_up_to,
     preview,
 )
@@ -352,6 +353,15 @@ class Session:
         with self._operation():
             check_up_to(self.log, up_to)
             return self._prepare(self._started_history("compacting"), _New, manual)
+
+    def request_compaction(self, focus: str = "") -> str:
+        """Return the answer to a call of the compact tool; the next `prepare` after the call carries it out.
+
+        It says so, or why not: a view that fills little of the window is left as it is.
+        """
+        require_str("focus", focus, example="the open failures")
+        log = self.log
+        return answer_request(log, self._context.plan_inputs(log), focus)
 
     def preview(self, *, up_to: int | None = None) -> Preview:
         """Return what `compact` would fold, by code alone; changes nothing and asks no model."""

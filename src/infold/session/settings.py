@@ -58,7 +58,8 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     `summariser` is any callable, or the name of a model; `summariser_tokens` its window if it is not the session's own
     model; `summary_seconds` how long it may take, in proportion longer if more than 4,800 tokens are asked for. `background`:
     write summaries ahead of need, so that no request waits for one. `format` names the wire format if the first messages do not
-    show it; `recall`: stubs name handles, because the requests offer a way to ask for them. `plugins` are objects with hooks or
+    show it; `recall`: stubs name handles, because the requests offer a way to ask for them. `compact_tool`:
+    the requests offer `compact`, by which the model asks for a compaction. `plugins` are objects with hooks or
     what `installed_plugins()` returns. `patience_seconds`: how long to wait for another process that is compacting this session.
     `environ` has the off switches
     (`INFOLD_DISABLE_AUTOCOMPACT`, `INFOLD_DISABLE_PRUNE`), read when a session is opened; by default the process environment.
@@ -91,6 +92,7 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     background: bool = False
     format: str | None = None
     recall: bool = False
+    compact_tool: bool = False
     plugins: Sequence[object] = ()
     on_event: Callable[[Event], None] | None = None
     on_compacted: Callable[[Compacted], None] | None = None
@@ -143,6 +145,7 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
             summariser_tokens=self.summariser_tokens,
             summary_seconds=self.summary_seconds,
             shares_prefix=self.shares_prefix,
+            compact_tool=self.compact_tool,
             defers=self.background and self.summariser is not None,
             stops=self.stops,
             patience_seconds=self.patience_seconds,
@@ -166,7 +169,8 @@ class ResolvedSettings(Struct, frozen=True, kw_only=True):
 
     `known` is the catalogue's answer, `None` if no model was named. `summarises`: a model can be asked; `summariser_tokens` is
     its window if it is not the session's own model, and `shares_prefix` says that it is sent what the session's model is sent.
-    `defers`: summaries are written in the background. `is_window_assumed`: the window is a guess.
+    `defers`: summaries are written in the background. `compact_tool`: a tool named `compact` is infold's
+    own. `is_window_assumed`: the window is a guess.
     `prices` are stated or the catalogue's, `stated_prices` only the former; `rates` are assumed if neither are known.
     """
 
@@ -186,6 +190,7 @@ class ResolvedSettings(Struct, frozen=True, kw_only=True):
     summary_seconds: float | None = None
     shares_prefix: bool = False
     defers: bool = False
+    compact_tool: bool = False
     stops: bool = False
     patience_seconds: float = 30.0
     media_limit_bytes: int = 0

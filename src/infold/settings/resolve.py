@@ -252,6 +252,7 @@ class AgentSettings(Struct, frozen=True):
     snapshots: bool
     trust: bool = False
     environment: tuple[str, ...] | None = ()
+    compact_tool: bool = True
 
 
 class GatewaySettings(Struct, frozen=True):

@@ -507,6 +507,12 @@ KEYS: tuple[Key, ...] = (
         "Whether the instructions, skills and settings in project folders are used without asking.",
         default=False,
     ),
+    Key(
+        "agent.compact_tool",
+        SWITCH,
+        "Whether the agent's model is offered a tool to ask for a compaction when a sub-task is done.",
+        default=True,
+    ),
     Key("agent.environment", NAMES, "Which variables with keys of model providers the agent's commands may see.", ()),
     Key("permissions.allow", RULES, "What an agent does unasked: tools, or `tool:pattern` of what they are to do.", ()),
     Key("permissions.ask", RULES, "What an agent asks for first; a rule with a pattern wins over one without.", ()),

@@ -62,7 +62,7 @@ def test_clients_are_told_the_tools(mode: str) -> None:
     """B6: three tools that only read, so that a client need not ask before each call; and what the server is for."""
     tools, instructions = asyncio.run(listing(mode))
 
-    assert [tool.name for tool in tools.tools] == ["recall", "read", "sessions"]
+    assert [tool.name for tool in tools.tools] == ["recall", "read", "sessions", "compact"]
     assert all(tool.annotations and tool.annotations.read_only_hint for tool in tools.tools)
     assert instructions == INSTRUCTIONS
 
