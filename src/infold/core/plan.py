@@ -257,10 +257,11 @@ def _own_reason(log: Log, inputs: PlanInputs, measured: Gauge) -> Reason | None:
 
 def _early_reason(log: Log, inputs: PlanInputs, measured: Gauge) -> Reason | None:
     """Return why to act before the trigger: the model asked for it, a task has just ended near the trigger, or it is cheaper."""
-    policy, trigger = inputs.policy, inputs.budget.trigger_tokens
+    policy, budget = inputs.policy, inputs.budget
+    near = policy.task_band and measured.count_tokens >= (1 - policy.task_band) * budget.trigger_tokens
     if asked_call(log, inputs) is not None and is_worth_asked(log, inputs):
         return "asked"
-    if policy.task_band and measured.count_tokens >= (1 - policy.task_band) * trigger and has_ended_task(log):
+    if near and not budget.excess_tokens(measured.upper_tokens) and has_ended_task(log):
         return "task"
     return "price" if policy.priced and _saving(log, inputs) > 0 else None
 
@@ -318,7 +319,7 @@ def _first_rung(log: Log, inputs: PlanInputs, measured: Gauge, reason: Reason) -
     if reason == "overflow":  # a refused request must become smaller whatever our own count is
         excess = max(excess, int(LEAST_GAIN_SHARE * inputs.budget.usable_tokens))
     insists = reason == "forced" and inputs.policy.attempts is None and _ended_work(log)
-    folding = reason in ("price", "asked", "task") or insists or _keeps_thinking(log, inputs)
+    folding = reason in ("price", "asked") or insists or _keeps_thinking(log, inputs)
     pruning = None if folding else _prune_enough(log, inputs, measured, reason)
     gentle = pruning or _fold(log, inputs, reason, urgent=excess > 0, insists=insists)
     return gentle or (_last_resort(log, inputs, excess, reason) if excess else None)

@@ -178,9 +178,10 @@ class TailPolicy(Struct, frozen=True):
     `rule`: nothing, the last `turns` user turns, or newest messages within a token budget, which is `size` of the
     usable window held between `minimum_tokens` and `maximum_tokens`, and of at most `turns` turns if given. Under a policy
     with a target, what the checkpoint is not expected to need of its room is tail too.
-    `split_turns`: whether the cut may fall inside a turn. `whole_head`: what to do if everything would be tail: fold it
-    all, or leave it. `task_share`: where a person's request begins a tail of at least that share of what the rule would keep,
-    the cut falls there, so that no task is cut in two; 0 for never. `recut`: whether turns are dropped from the tail once the summary is known and still over target.
+    `split_turns`: whether the cut may fall inside a turn. `whole_head`: what to do if everything would be tail:
+    fold it all, or leave it. `task_share`: where a person's request begins a tail of at least that share of what
+    the rule would keep, the cut falls there, so that no task is cut in two; 0 for never. `recut`: whether turns are
+    dropped from the tail once the summary is known and still over target.
     """
 
     rule: Literal["none", "turns", "tokens"] = "none"

@@ -42,6 +42,7 @@ EXAMPLES = {
     "agent.titles": "no",
     "agent.snapshots": "no",
     "agent.trust": "yes",
+    "agent.compact_tool": "no",
     "agent.environment": "OPENAI_API_KEY",
     "permissions.allow": "write, shell:git status*",
     "permissions.ask": "edit",
