@@ -38,8 +38,8 @@ SERVER = "infold.mcp.server"
 def mcp(store: str | None, session: str, tenant: str | None, budget: int) -> None:
     """Serve recall over standard input and output, for a client that starts this command itself.
 
-    Tools: recall searches a session or reads parts by their handles, read reads one part, sessions lists the sessions.
-    Sessions are never changed. Needs the extra mcp: pip install 'infold[mcp]'.
+    Tools: recall searches a session or reads parts by their handles, read reads one part, sessions lists the sessions,
+    compact asks for a compaction. Sessions are never changed. Needs the extra mcp: pip install 'infold[mcp]'.
 
     \b
     Examples:

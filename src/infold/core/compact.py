@@ -261,8 +261,6 @@ def checkpoint_for(
     if narrative:
         ledger, now = replace(ledger, narratives=()), replace(now, narratives=())
     folded = CheckpointText("") if cleaned else _text(now, step, inputs, log, narrative)
-    used = _used_lines(log, step, folded.text) if isinstance(step, Summarise) and summary.ledger else ()
-    folded = replace(folded, text=_add_used(folded.text, narrative, used))
     cut = _recut(log, step.cut, folded.text, inputs, cleaned=cleaned)
     callers = caller_messages(log, cut)
     state = state_before(log, cut, inputs)
@@ -291,7 +289,6 @@ def checkpoint_for(
         unanswered=unanswered_calls(log, cut),
         saving=step.saving / RATES_PER_TOKEN,
         state=state.messages,
-        used=used,
     )
     if native.messages:
         checkpoint = replace(checkpoint, tokens_after=estimated_tokens(log.append(checkpoint), inputs))
@@ -306,20 +303,31 @@ MOST_USED, LONGEST_USED, USED_SHARE, LEAST_USED_TOKENS = 100, 160, 0.1, 256
 """Names looked up in the head, characters of a line that is added for one, and how much room they have in all."""
 
 
-def _used_lines(log: Log, step: Summarise, text: str) -> tuple[str, ...]:
+def add_used(checkpoint: Checkpoint, log: Log, step: Summarise) -> Checkpoint:
+    """Return a checkpoint of a summary that was begun earlier with what the agent has used of the head since."""
+    used = () if step.seen is None else _used_lines(log, step, step.seen, checkpoint.text)
+    if not used:
+        return checkpoint
+    block, narrative = "\n".join((USED, *used)), checkpoint.narrative
+    written = checkpoint.text.removesuffix(narrative) if narrative else checkpoint.text
+    is_last = written != checkpoint.text
+    text = f"{written.rstrip()}\n\n{block}\n\n{narrative}" if is_last else f"{checkpoint.text}\n\n{block}"
+    added = log.calibration.apply(size_of_text(block, log.rendering))
+    return replace(checkpoint, text=text, used=used, tokens_after=checkpoint.tokens_after + added)
+
+
+def _used_lines(log: Log, step: Summarise, seen: int, text: str) -> tuple[str, ...]:
     """Return lines of the head with the names and values that the agent used since the summary was begun.
 
     Only of those that the text does not have; a value that was changed has its newest line.
     """
-    if step.seen is None:
-        return ()
-    since = [logged.message for logged in log.live if logged.sequence >= step.seen]
+    since = [logged.message for logged in log.live if logged.sequence >= seen]
     names = dict.fromkeys(
         name for message in since if isinstance(message, AssistantMessage) for name in names_in(_spoken(message))
     )
     known = set(names_in(text))
     missing = [name for name in names if name not in known and "/".join(name.split("/")[-2:]) not in text]
-    head = [logged for logged in log.live[: step.cut.index] if logged.sequence < step.seen]
+    head = [logged for logged in log.live[: step.cut.index] if logged.sequence < seen]
     room = max(LEAST_USED_TOKENS, int(step.budget_tokens * USED_SHARE))
     lines: list[str] = []
     for name in missing[:MOST_USED]:
@@ -360,15 +368,6 @@ def _content(part: Part) -> str:
             return part.output
         case _:
             return ""
-
-
-def _add_used(text: str, narrative: str, used: Sequence[str]) -> str:
-    """Return a checkpoint's text with these lines at the end of what code wrote."""
-    if not used:
-        return text
-    block = "\n".join((USED, *used))
-    written, words = (text.removesuffix(narrative), narrative) if narrative else (text, "")
-    return f"{written.rstrip()}\n\n{block}\n\n{words}" if written != text else f"{text}\n\n{block}"
 
 
 def entries_for_summary(log: Log, summary: Message, *, now_ms: int | None = None) -> tuple[Entry, ...]:

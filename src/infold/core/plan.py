@@ -321,6 +321,8 @@ def _first_rung(log: Log, inputs: PlanInputs, measured: Gauge, reason: Reason) -
     insists = reason == "forced" and inputs.policy.attempts is None and _ended_work(log)
     folding = reason in ("price", "asked") or insists or _keeps_thinking(log, inputs)
     pruning = None if folding else _prune_enough(log, inputs, measured, reason)
+    if reason == "task" and pruning is not None:  # stubs will do at the trigger; until then the cache holds
+        return None
     gentle = pruning or _fold(log, inputs, reason, urgent=excess > 0, insists=insists)
     return gentle or (_last_resort(log, inputs, excess, reason) if excess else None)
 

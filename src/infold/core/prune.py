@@ -111,7 +111,7 @@ MOST_SEARCHED = 200_000
 """Characters of one result that are searched for lines to keep."""
 
 SHORTEST_WORD = 4
-"""Characters of a word that tells a line from others, in scripts with spaces."""
+"""Characters of a word that distinguishes a line, in scripts with spaces."""
 
 NEWER_CALLS = 5
 """After so many calls a word that one of them used counts half of what the newest one's words count."""
@@ -168,9 +168,10 @@ def _words(text: str) -> set[str]:
 
 
 def _excerpt(output: str, weights: Mapping[str, float]) -> str:
-    """Return the lines most worth keeping, in their order; the first and the last before others if they tell the outcome."""
+    """Return the lines most worth keeping, in their order; the first and the last before others if they have the outcome."""
     ends = (output,) if len(output) <= MOST_SEARCHED else (output[: MOST_SEARCHED // 2], output[-MOST_SEARCHED // 2 :])
     lines = [line.strip()[:LONGEST_KEPT_LINE] for text in ends for line in text.splitlines() if line.strip()]
+    lines = list(dict.fromkeys(lines))
     shared = [weights.keys() & _words(line) for line in lines]
     places = Counter(word for words in shared for word in words)
 

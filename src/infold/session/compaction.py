@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.catalogue import Known, lookup
-from infold.core.compact import NO_NATIVE, apply_step, checkpoint_for, compacted_event, entries_for
+from infold.core.compact import NO_NATIVE, add_used, apply_step, checkpoint_for, compacted_event, entries_for
 from infold.core.cut import Cut, cut_before, needs_definition
 from infold.core.entries import Amendment, Checkpoint, Entry, MessageEntry, after_failure
 from infold.core.events import CompactionVetoed, Event, Exceeded, PreparationDiscarded, SummariserPaused
@@ -405,6 +405,8 @@ class CompactionRun:
         if _gains_nothing(checkpoint):
             self._withdraw_request()
             return _Skipped()
+        if inputs.policy.summary.ledger and step.seen is not None:
+            checkpoint = add_used(checkpoint, log, step)
         checkpoint = _with_summary(checkpoint, summary, inputs, log, ahead=source.ahead)
         entries: tuple[Entry, ...] = (checkpoint,)
         if guidance.may_continue:
@@ -521,7 +523,7 @@ def _author(summary: JudgedSummary, asked: ModelRef | None) -> ModelRef | None:
 
 
 def answer_request(log: Log, inputs: PlanInputs, focus: str = "") -> str:
-    """Return what a model is told that asks for a compaction: that it follows, or why it does not."""
+    """Return the answer to a model that asks for a compaction: that it follows, or why it does not."""
     count, trigger = gauge(log, inputs).count_tokens, inputs.budget.trigger_tokens
     if not inputs.policy.auto or not inputs.budget.bounded:
         return "Not compacted: automatic compaction is off. Continue; nothing was lost."

@@ -5,17 +5,16 @@ from threading import Event as Gate
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from infold import AsyncSession, Session, SessionSettings
-from infold.core.compact import LONGEST_USED, USED, checkpoint_for
+from infold.core.compact import LONGEST_USED, USED, add_used, checkpoint_for
 from infold.core.cut import Cut
 from infold.core.entries import Checkpoint
 from infold.core.events import Compacted, Event
 from infold.core.log import Log
 from infold.core.messages import Message
-from infold.core.plan import Fold, Summarise
-from infold.core.policy import preset
+from infold.core.plan import Summarise
+from infold.core.policy import PRESETS
 from infold.core.summary_request import SummaryRequest
 from infold.session.report import describe_event
 from infold.stores.memory import MemoryStore
@@ -134,12 +133,12 @@ def test_an_async_session_adds_what_was_used() -> None:
 # What counts as used.
 
 
-def folded(*later: Message, said: str = "", seen: int | None = 3, **changes: Any) -> Checkpoint:
+def folded(*later: Message, said: str = "", seen: int | None = 3) -> Checkpoint:
     """The checkpoint of a head with the fact, with this narrative, after messages that were added meanwhile."""
     log = session(user("Port it."), calls("bash"), result(output=f"all well\n{FACT}\nall well"), *later, user("go on"))
-    inputs = replace(plan_inputs(), **changes)
+    inputs = plan_inputs()
     told = Summarise(Cut.at(log, 3), 2_000, "trigger", seen=seen)
-    return checkpoint_for(log, told, inputs, narrative=said)[0]
+    return add_used(checkpoint_for(log, told, inputs, narrative=said)[0], log, told)
 
 
 def test_only_what_is_missing_is_added() -> None:
@@ -154,19 +153,15 @@ def test_only_what_is_missing_is_added() -> None:
 
 
 def test_nothing_is_added_to_a_summary_that_was_waited_for() -> None:
-    """B39: a summary written when it was needed has seen everything, and code alone folds everything."""
+    """B39: a summary written when it was needed has seen everything."""
     used = calls("bash", arguments='{"command": "ping quay_port"}')
-    log = session(user("Port it."), calls("bash"), result(output=FACT), used, user("go on"))
 
     assert folded(used, seen=None).used == ()
-    assert checkpoint_for(log, Fold(Cut.at(log, 3), 2_000, "trigger"), plan_inputs())[0].used == ()
 
 
 def test_a_document_s_checkpoint_has_no_additions() -> None:
     """B39: a preset whose document has no ledger keeps the summary as it was written."""
-    used = calls("bash", arguments='{"command": "ping quay_port"}')
-
-    assert folded(used, said=TOLD, policy=preset("opencode-1.1.57")).text == TOLD
+    assert not any(policy.summary.ledger for name, policy in PRESETS.items() if name != "infold")
 
 
 def test_additions_have_a_limit() -> None:
@@ -175,7 +170,7 @@ def test_additions_have_a_limit() -> None:
     lines = "\n".join(f"{'so it is ' * 40}{name} is set to {name}_value {'and on ' * 40}" for name in names)
     log = session(user(), calls("a"), result(output=lines), replies(" ".join(names)), user())
     told = Summarise(Cut.at(log, 3), 2_000, "trigger", seen=3)
-    used = checkpoint_for(log, told, plan_inputs())[0].used
+    used = add_used(checkpoint_for(log, told, plan_inputs())[0], log, told).used
 
     assert 3 < len(used) < 20
     assert all(len(line) <= LONGEST_USED + 2 for line in used)
