@@ -8,7 +8,7 @@ from infold.core.cut import Room, choose_cut, has_ended_task
 from infold.core.gauge import PlanInputs, gauge
 from infold.core.log import Log
 from infold.core.messages import Message
-from infold.core.plan import Fits, Fold, next_step
+from infold.core.plan import Fits, Fold, Prune, next_step
 from infold.core.policy import INFOLD, PRESETS, TailPolicy
 from infold.core.tokens import tokens_in
 from infold.errors import PolicyError
@@ -77,6 +77,15 @@ def test_a_task_s_end_near_the_trigger_is_taken() -> None:
     assert isinstance(next_step(log, off), Fits)
     roomy = replace(inputs, budget=replace(inputs.budget, trigger_tokens=inputs.budget.trigger_tokens * 2))
     assert isinstance(next_step(log, roomy), Fits)
+
+
+def test_stubs_wait_for_the_trigger() -> None:
+    """B16: where pruning alone will do at the trigger, the end of a task is left to pass, so that the cache holds."""
+    log, inputs = filled(replies("done"), user("Now the docs."), replies("done"), user("And the tests."))
+    at_trigger = replace(inputs, budget=replace(inputs.budget, trigger_tokens=gauge(log, inputs).count_tokens))
+
+    assert isinstance(next_step(log, at_trigger), Prune)
+    assert isinstance(next_step(log, inputs), Fits)
 
 
 def test_documents_wait_for_their_trigger() -> None:

@@ -135,3 +135,13 @@ def test_every_tool_can_be_called_as_it_says(store: MemoryStore, tool: ToolListi
     demanded = tool.arguments.get("required", [])
 
     assert RecallTools(store).call(tool.name, {name: fitting[name] for name in demanded})
+
+
+def test_a_compaction_can_be_asked_for(store: MemoryStore) -> None:
+    """B20: the call is answered and changes nothing here: what acts on it is the gateway that sees it."""
+    before = [list(store.newest_first(one.key)) for one in store.sessions("")]
+
+    assert RecallTools(store).call("compact", {"focus": "the kites"}).startswith("Noted.")
+    assert RecallTools(store).call("compact", {}).startswith("Noted.")
+    assert RecallTools(store).media("compact", {"query": "0.0"}) == ()
+    assert [list(store.newest_first(one.key)) for one in store.sessions("")] == before

@@ -12,7 +12,7 @@ from infold.core.cut import Cut
 from infold.core.entries import Checkpoint
 from infold.core.events import Compacted, Event
 from infold.core.log import Log
-from infold.core.messages import Message
+from infold.core.messages import FilePart, Message, MessageId, UserMessage
 from infold.core.plan import Summarise
 from infold.core.policy import PRESETS
 from infold.core.summary_request import SummaryRequest
@@ -162,6 +162,16 @@ def test_nothing_is_added_to_a_summary_that_was_waited_for() -> None:
 def test_a_document_s_checkpoint_has_no_additions() -> None:
     """B39: a preset whose document has no ledger keeps the summary as it was written."""
     assert not any(policy.summary.ledger for name, policy in PRESETS.items() if name != "infold")
+
+
+def test_media_have_no_lines() -> None:
+    """B39: a name that stands in the title of an attached file alone has no line to add."""
+    seen = UserMessage(MessageId("m"), (FilePart("image/png", 9, name="quay_port.png"),))
+    log = session(user("Port it."), seen, replies("I see quay_port now."), user("go on"))
+    told = Summarise(Cut.at(log, 2), 2_000, "trigger", seen=2)
+    plain = Checkpoint("Nothing.")
+
+    assert add_used(plain, log, told) is plain
 
 
 def test_additions_have_a_limit() -> None:

@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from infold.agent.tools.recall import RecallArguments, make_recall_tool
+from infold.agent.tools.recall import CompactArguments, RecallArguments, make_compact_tool, make_recall_tool
 from infold.agent.tools.tool import ActionRequest, ToolFailed, ToolOutput, Workspace, tool_spec
 from infold.core.messages import FilePart
 from infold.errors import UsageError
+from infold.formats.tools import compact_tool as compact_item
 from infold.formats.tools import recall_tool as recall_item
 
 PLACE = Workspace(Path())
@@ -54,3 +55,15 @@ def test_recall_shows_the_medium_itself() -> None:
 
     assert tool.run(RecallArguments(" 0.1 "), PLACE) == ToolOutput("found  0.1 ", files=(image,))
     assert tool.run(RecallArguments("words"), PLACE) == ToolOutput("found words")
+
+
+def test_compact_gives_the_session_s_answer() -> None:
+    """B20: the focus is passed to the session, and its answer is returned; a call without a focus is one."""
+    tool = make_compact_tool(lambda focus: f"room for {focus}")
+
+    assert tool.run(CompactArguments("the feed"), PLACE) == ToolOutput("room for the feed")
+    assert tool.action(CompactArguments(), PLACE) == ActionRequest("compact", "")
+    spec = tool_spec(tool)
+    assert compact_item("anthropic-messages")["name"] == spec.name
+    assert compact_item("anthropic-messages")["description"] == spec.description
+    assert "focus" in spec.parameters["properties"]
