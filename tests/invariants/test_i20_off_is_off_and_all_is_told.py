@@ -24,7 +24,7 @@ from infold.testing.builders import log_of
 from .scenes import EXAMPLES, Notetaker, compactions, conversation, each_preset, opened, played, story, written
 
 TOLD: dict[type[Entry], type[Event]] = {Pruning: Pruned, Clipping: Clipped, Checkpoint: Compacted}
-REASONS = ("trigger", "price", "forced", "manual", "safety", "import", "overflow")
+REASONS = ("trigger", "price", "task", "asked", "forced", "manual", "safety", "import", "overflow")
 
 
 def switched_off(policy: Policy) -> Policy:
