@@ -502,7 +502,7 @@ def line(strategy: str, figures: Figures) -> str:
 
 def verdict(cells: Iterable[Sequence[Row]]) -> str:
     """infold beside the cheapest safe peer, cell by cell, and on how many it costs no more."""
-    lines = [f"{'session':<30}{'window':>8}" + "".join(f"{name:>19}" for name in (*OWN, "cheapest safe peer"))]
+    lines = [f"{'session':<30}{'window':>8}" + "".join(f"{name:>23}" for name in (*OWN, "cheapest safe peer"))]
     good = dict.fromkeys(OWN, 0)
     for cell in cells:
         found = {each.strategy: each.figures for each in cell}
@@ -511,8 +511,8 @@ def verdict(cells: Iterable[Sequence[Row]]) -> str:
         price = peers.get(best, inf)
         for name in OWN:
             good[name] += found[name].safe and found[name].cost <= price
-        costs = "".join(f"{beside(found[name], price):>19}" for name in OWN)
-        lines.append(f"{cell[0].history:<30}{cell[0].window_tokens:>8,}{costs}{price:>19.3f}  {best}")
+        costs = "".join(f"{beside(found[name], price):>23}" for name in OWN)
+        lines.append(f"{cell[0].history:<30}{cell[0].window_tokens:>8,}{costs}{price:>23.3f}  {best}")
     lines += [
         f"{name}: safe and no dearer than the cheapest safe peer on {good[name]} of {len(lines) - 1}" for name in OWN
     ]
