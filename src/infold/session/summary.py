@@ -335,7 +335,9 @@ def _shared_room(log: Log, plan: SummaryPlan, additions: Additions) -> int:
     it pays if it costs less than the head alone, uncached.
     """
     inputs, reported = plan.inputs, log.reported
-    if not plan.shares_prefix or plan.summariser_tokens or reported is None or log.altered_at > reported.sequence:
+    if not plan.shares_prefix or plan.summariser_tokens or reported is None:
+        return 0
+    if log.altered_at > reported.sequence and not _is_prefix_intact(log, reported.sequence):
         return 0
     rates = inputs.rates
     if rates is None or rates.is_assumed:  # whether there is a cache at all is not known until a reply shows it
@@ -350,6 +352,16 @@ def _shared_room(log: Log, plan: SummaryPlan, additions: Additions) -> int:
     record = sum(measure(block, ruler) for block in flatten_messages(_head(log, plan), RESULT_LENGTHS[0]))
     cost = sent * (rates.fresh if inputs.is_cold else rates.cached) + asked * rates.fresh
     return min(room, plan.step.budget_tokens) if cost < min(record, window) * rates.fresh else 0
+
+
+def _is_prefix_intact(log: Log, reported: int) -> bool:
+    """Return whether the entries since a report did nothing but add messages and hide parts of these, as when results are clipped
+    on arrival: what was sent is shown as it was, and still cached."""
+    for number in range(reported + 1, log.next_sequence):
+        hidden = [sequence for sequence, shown in log.altered.items() if shown.is_hidden_by(number)]
+        if log.at(number) is None and (not hidden or min(hidden) < reported):
+            return False
+    return True
 
 
 def _cached_view(log: Log, plan: SummaryPlan) -> tuple[Message, ...]:

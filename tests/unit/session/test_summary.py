@@ -3,7 +3,16 @@
 import pytest
 from msgspec.structs import replace
 
-from infold.core.entries import Checkpoint, MessageEntry, SummariserFailures
+from infold.core.entries import (
+    Checkpoint,
+    Clip,
+    Clipping,
+    Handle,
+    MessageEntry,
+    Pruning,
+    Restoration,
+    SummariserFailures,
+)
 from infold.core.events import SummariserResumed, SummaryRejected
 from infold.core.gauge import Rates
 from infold.core.judge import Answer
@@ -238,6 +247,18 @@ def test_a_prefix_nobody_has_cached_is_not_shared() -> None:
     drafts: list[Message] = [user("Port the parser."), *(d for _ in range(12) for d in (calls("bash"), result(900)))]
 
     assert not shared(log_of(numbered(drafts)))
+
+
+def test_what_is_clipped_on_arrival_leaves_the_prefix() -> None:
+    """B16: hiding parts of messages that were not sent yet does not change what is cached; hiding older ones does."""
+    log = reported()
+    arrived = log.append(MessageEntry(user("word " * 900)))
+    newest, oldest = (f"{number}.0" for number in (arrived.live[-1].sequence, arrived.live[2].sequence))
+    clipped = arrived.append(Clipping((Clip(Handle(newest), 40, 40),)))
+
+    assert shared(clipped)
+    assert not shared(clipped.append(Pruning((Handle(oldest),), 900)))
+    assert not shared(clipped.append(Restoration(clipped.next_sequence - 1)))
 
 
 # Supplied.
