@@ -24,18 +24,20 @@ from .long_sessions import plan_inputs
 
 FACT = "mirror 7: the harbour listens on quay_port 47113 behind the east pier"
 TOLD = "The parser was ported with make."
+CROWD = "\n".join(f"crate_{number} is stowed at berth_{number}, crate_{number} stays" for number in range(400))
+"""More names than a checkpoint has room for, all worth more than the fact."""
 
 
 def step(number: int, *, command: str = "make part") -> list[dict[str, Any]]:
     """A tool step of about six hundred tokens; the second one's result has the fact."""
     function = {"name": "bash", "arguments": f'{{"command": "{command}"}}'}
     call = {"id": f"c{number}", "type": "function", "function": function}
-    lines = ["all went well"] * 80
+    lines = [f"crate_{place}_{number} stowed" for place in range(80)]
     if number == 1:
         lines[40] = FACT
     return [
         {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": f"c{number}", "content": "\n".join(f"{line} {number}" for line in lines)},
+        {"role": "tool", "tool_call_id": f"c{number}", "content": "\n".join(lines)},
     ]
 
 
@@ -133,11 +135,12 @@ def test_an_async_session_adds_what_was_used() -> None:
 # What counts as used.
 
 
-def folded(*later: Message, said: str = "", seen: int | None = 3) -> Checkpoint:
+def folded(*later: Message, said: str = "", seen: int | None = 5) -> Checkpoint:
     """The checkpoint of a head with the fact, with this narrative, after messages that were added meanwhile."""
-    log = session(user("Port it."), calls("bash"), result(output=f"all well\n{FACT}\nall well"), *later, user("go on"))
+    told_fact, crowd = result(output=f"all well\n{FACT}\nall well"), result(output=CROWD)
+    log = session(user("Port it."), calls("bash"), told_fact, calls("bash"), crowd, *later, user("go on"))
     inputs = plan_inputs()
-    told = Summarise(Cut.at(log, 3), 2_000, "trigger", seen=seen)
+    told = Summarise(Cut.at(log, 5), 2_000, "trigger", seen=seen)
     return add_used(checkpoint_for(log, told, inputs, narrative=said)[0], log, told)
 
 
@@ -184,4 +187,4 @@ def test_additions_have_a_limit() -> None:
 
     assert 3 < len(used) < 20
     assert all(len(line) <= LONGEST_USED + 2 for line in used)
-    assert all(name in line for name, line in zip(names, used, strict=False))
+    assert all(any(name in line for name in names) for line in used)
