@@ -373,7 +373,7 @@ INFOLD = Policy(
         whole_head=False,
         task_share=0.8,
     ),
-    summary=SummaryPolicy(shape="marked", ledger=True, size=share(0.12), minimum_tokens=200, maximum_tokens=8_000),
+    summary=SummaryPolicy(shape="marked", ledger=True, size=share(0.11), minimum_tokens=200, maximum_tokens=7_500),
     force_on_length=True,
     clip=True,
     priced=True,
