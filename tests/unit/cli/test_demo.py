@@ -118,10 +118,10 @@ def test_the_totals_compare_with_and_without() -> None:
 
 
 def test_a_window_larger_than_the_session_folds_nothing() -> None:
-    """With room for everything there is no checkpoint to show."""
-    output = play("--window", "1m").output
+    """With room for everything, a policy that does not fold for the price has no checkpoint to show."""
+    output = play("--window", "1m", "--policy", "opencode-1.1.57").output
 
-    assert "folds: 0, prunings: 0, clips: 0" in output
+    assert "folds: 0," in output
     assert "newest checkpoint" not in output
 
 

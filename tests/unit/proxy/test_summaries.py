@@ -270,7 +270,10 @@ def test_what_was_used_while_a_summary_was_written_is_sent() -> None:
         }
         record(managed, msgspec.json.encode(answer("", tokens=900, calls=(call,))))
         fact = "the harbour listens on quay_port 47113" if number == 2 else "well"
-        output = f"all went well {number}\n" * 60 + fact + f"\nall went well {number}" * 60
+        crowd = [
+            f"crate_{place}_{number} is stowed" for place in range(80)
+        ]  # more names than a checkpoint has room for
+        output = "\n".join((*crowd[:40], fact, *crowd[40:]))
         said = {"role": "assistant", "content": "", "tool_calls": [call]}
         items += [said, {"role": "tool", "tool_call_id": f"c{number}", "content": output}]
 
