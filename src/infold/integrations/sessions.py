@@ -17,7 +17,7 @@ from infold.core.messages import fingerprint, text_of
 from infold.core.policy import Policy
 from infold.errors import HistoryChanged, UsageError, WindowExceeded
 from infold.formats.registry import format_named
-from infold.formats.tools import recall_query
+from infold.formats.tools import offers_recall, recall_query
 from infold.observers.bus import Bus
 from infold.ports import AsyncSummariser, FullStore, Summariser
 from infold.proxy.request import LONGEST_NAME, IncomingHistory, fingerprint_of
@@ -66,16 +66,24 @@ class Sessions:
         self.store = open_store(store) if isinstance(store, str) else store
         self._closes_store = isinstance(store, str)
         self._session = session
+        self._looks_for_recall = False
         self._open: RecentlyUsed[Session] = RecentlyUsed()
         self._newest: RecentlyUsed[list[Session]] = RecentlyUsed()
         self._bridge = ThreadBridge()
 
     @classmethod
-    def from_options(cls, options: SessionOptions, *, format: str, recovers: bool, recall: bool = True) -> "Sessions":  # noqa: A002
+    def from_options(
+        cls,
+        options: SessionOptions,
+        *,
+        format: str,  # noqa: A002
+        recovers: bool,
+        recall: bool | None = True,
+    ) -> "Sessions":
         """Return sessions for a plug's keywords; the plug's hook decides on the rest.
 
-        `recovers`: it can send a refused request again. `recall`: it offers recall as a tool. Raise `UsageError` for a keyword
-        that no plug has.
+        `recovers`: it can send a refused request again. `recall`: it offers recall as a tool; `None`: if a request's tools
+        include it. Raise `UsageError` for a keyword that no plug has.
         """
         unknown = sorted(options.keys() - SessionOptions.__annotations__.keys())
         if unknown:
@@ -86,10 +94,12 @@ class Sessions:
             policy=options.get("policy", "infold"),
             summariser=options.get("summariser"),
             format=format,
-            recall=recall,
+            recall=bool(recall),
             recovers=recovers,
         )
-        return cls(settings, store=options.get("store", "memory"), session=options.get("session"))
+        sessions = cls(settings, store=options.get("store", "memory"), session=options.get("session"))
+        sessions._looks_for_recall = recall is None
+        return sessions
 
     def close(self) -> None:
         """Close the sessions, and the store if it was given as an address."""
@@ -143,12 +153,7 @@ class Sessions:
         """
         name = self._name(thread)
         newest = self._newest.find(name)
-        session = newest[0] if newest else self._session_of(name, None)
-        try:
-            asked = recall_query(query if isinstance(query, dict) else str(query))
-            return session.recall(asked)
-        except UsageError as error:
-            return f"Error: {error}"
+        return _recall(newest[0] if newest else self._session_of(name, self._settings), query)
 
     async def arecall(self, thread: str | None, query: object) -> str:
         """Do what `recall` does in a thread."""
@@ -161,7 +166,9 @@ class Sessions:
         decoded = decode_history(self._wire, messages)
         prints = tuple(map(fingerprint, decoded.decoded.messages))
         history = IncomingHistory(decoded, prints, has_tools=bool(tools))
-        for session in self._candidates(name, history, model):
+        recall = offers_recall(self._wire.name, tools) if self._looks_for_recall else self._settings.recall
+        settings = replace(self._settings, model=self._settings.model or model, recall=recall)
+        for session in self._candidates(name, history, settings):
             try:
                 ready = session.prepare(decoded, system=system, tools=tools)
             except HistoryChanged:  # another writer was faster
@@ -170,13 +177,13 @@ class Sessions:
             return Call(self._bridge, session, ready)
         raise HistoryChanged(f"no session of {name!r} takes these messages")
 
-    def _candidates(self, name: str, history: IncomingHistory, model: str | None) -> Iterator[Session]:
+    def _candidates(self, name: str, history: IncomingHistory, settings: SessionSettings) -> Iterator[Session]:
         """Yield the sessions that may take a history, the best first: the one it goes on from, then new ones."""
         is_folded = any(text_of(message).startswith(CHECKPOINT_MARK) for message in history.messages[:2])
         unused: list[Session] = []
         best: list[tuple[bool, int, Session]] = []
         for session_id in fork_ids(name, history):
-            session = self._session_of(session_id, model)
+            session = self._session_of(session_id, settings)
             if session.log.next_sequence == 0:
                 unused.append(session)
                 break
@@ -190,13 +197,12 @@ class Sessions:
                 break
         yield from (session for _, _, session in sorted(best, key=lambda one: one[:2], reverse=True))
         yield from unused
-        yield self._session_of(f"{name}~{fingerprint_of(*history.fingerprints)}", model)
+        yield self._session_of(f"{name}~{fingerprint_of(*history.fingerprints)}", settings)
 
-    def _session_of(self, session_id: str, model: str | None) -> Session:
-        settings = self._settings
-        chosen = settings.model or model or (UNKNOWN_MODEL if settings.window is None else None)
+    def _session_of(self, session_id: str, settings: SessionSettings) -> Session:
+        chosen = settings.model or (UNKNOWN_MODEL if settings.window is None else None)
         return self._open.get(
-            (session_id, chosen),
+            (session_id, chosen, settings.recall),
             lambda: Session(
                 self.store,
                 session_id,
@@ -258,3 +264,14 @@ class Call(Struct, frozen=True):
     async def arecover(self, error: object) -> "Call | None":
         """Do what `recover` does in a thread; the summariser may be async."""
         return await self.bridge.prepare(lambda: self.recover(error))
+
+    async def arecall(self, query: object) -> str:
+        """Return what this request's session holds for a query, as `Sessions.recall` does for a thread's newest one."""
+        return await self.bridge.record(lambda: _recall(self.session, query))
+
+
+def _recall(session: Session, query: object) -> str:
+    try:
+        return session.recall(recall_query(query if isinstance(query, dict) else str(query)))
+    except UsageError as error:
+        return f"Error: {error}"
