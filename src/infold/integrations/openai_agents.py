@@ -63,17 +63,16 @@ class InfoldFilter:
         call = await self.sessions.aprepare(
             _thread(), given, system=data.model_data.instructions, tools=_tools(data.agent), model=_model(data.agent)
         )
-        request = _Request(call, given)
-        self._request.set(request)
+        self._request.set(request := _Request(call, given))
         if not call.is_cut:
             return data.model_data
         return ModelInputData(input=request.items(), instructions=data.model_data.instructions)
 
     async def _recall(self, _: object, arguments: str) -> str:
         request = self._request.get()
-        return await (
-            self.sessions.arecall(_thread(), arguments) if request is None else request.call.arecall(arguments)
-        )
+        if request is None:
+            return await self.sessions.arecall(_thread(), arguments)
+        return await request.call.arecall(arguments)
 
 
 class InfoldHooks(RunHooks[Any]):
@@ -101,10 +100,8 @@ def _policy(current: ContextVar[_Request | None]) -> Callable[[RetryPolicyContex
 
     async def recover(context: RetryPolicyContext) -> RetryDecision:
         request = current.get()
-        if request is None or request.sent is None:
-            return RetryDecision(retry=False)
-        again = await request.call.arecover(context.error)
-        if again is None:
+        again = await request.call.arecover(context.error) if request and request.sent is not None else None
+        if request is None or request.sent is None or again is None:
             return RetryDecision(retry=False)
         request.call = again
         request.sent[:] = request.items()  # the model is called again with this very list
