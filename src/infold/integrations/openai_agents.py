@@ -24,8 +24,7 @@ class _Request:
     """One model call: `given` are the SDK's items, `sent` is the list that the model gets, once it is known."""
 
     def __init__(self, call: Call, given: list[Any]) -> None:
-        self.call = call
-        self.given = given
+        self.call, self.given = call, given
         self.sent: list[Any] | None = None
         self.is_answered = False
 
