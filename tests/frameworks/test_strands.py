@@ -1,0 +1,320 @@
+"""Strands' middleware, with Strands' own agent loop and a model that follows a script; skipped where Strands is not installed."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("strands")
+
+from strands import Agent, tool
+from strands.agent.conversation_manager import NullConversationManager
+from strands.models import Model
+from strands.types.exceptions import ContextWindowOverflowException
+
+from infold import UsageError
+from infold.core.entries import MessageEntry
+from infold.core.messages import SessionId
+from infold.integrations.strands import InfoldMiddleware, InvokeModelStage
+from infold.ports import SessionKey
+
+pytestmark = [pytest.mark.frameworks, pytest.mark.slow]
+
+RULE = "Read every file. Never touch vendor/."
+STEPS = 60
+WINDOW = 8_192
+TOO_LONG = "Input is too long for requested model: 9001 tokens > 8192 maximum"
+
+
+@tool
+def read_file(path: str) -> str:
+    """Read a file."""
+    return f"{path}: all went well\n" * 120
+
+
+Calls = list[tuple[str, str, str]]
+"""The calls of a reply: id, tool and arguments as JSON; a reply without calls is the last one."""
+
+
+def reads(number: int, *names: str) -> Calls:
+    return [(f"{name}{number}", "read_file", json.dumps({"path": f"src/{name}{number}.py"})) for name in names or "a"]
+
+
+def script(steps: int = STEPS) -> Iterator[Calls]:
+    """Replies that read files one after the other, in parallel now and then, and end."""
+    yield from (reads(n, "a", "b") if n % 7 == 3 else reads(n) for n in range(steps))
+    yield []
+
+
+class Scripted(Model):
+    """Streams replies of a script with their usage, and keeps what it was sent; refuses the request of one step."""
+
+    def __init__(self, replies: Iterator[Calls], refused: int = -1, error: Exception | None = None) -> None:
+        self.config: Any = {"model_id": "scripted"}
+        self.requests: list[list[Any]] = []
+        self.offered: set[str] = set()
+        self._replies, self._refused = replies, refused
+        self._error = error or ContextWindowOverflowException(TOO_LONG)
+
+    def update_config(self, **_: Any) -> None:
+        """Keep the configuration."""
+
+    def get_config(self) -> Any:
+        return self.config
+
+    def structured_output(self, *_: Any, **__: Any) -> Any:
+        raise NotImplementedError
+
+    async def stream(self, messages: Any, tool_specs: Any = None, *_: Any, **__: Any) -> AsyncIterator[Any]:
+        self.requests.append(messages)
+        self.offered |= {spec["name"] for spec in tool_specs or ()}
+        if len(self.requests) == self._refused:
+            raise self._error
+        calls = next(self._replies)
+        yield {"messageStart": {"role": "assistant"}}
+        for call_id, name, arguments in calls:
+            yield {"contentBlockStart": {"start": {"toolUse": {"toolUseId": call_id, "name": name}}}}
+            yield {"contentBlockDelta": {"delta": {"toolUse": {"input": arguments}}}}
+            yield {"contentBlockStop": {}}
+        if not calls:
+            yield {"contentBlockStart": {"start": {}}}
+            yield {"contentBlockDelta": {"delta": {"text": "Done."}}}
+            yield {"contentBlockStop": {}}
+        yield {"messageStop": {"stopReason": "tool_use" if calls else "end_turn"}}
+        number = 1_000 + len(self.requests)
+        usage = {"inputTokens": number, "outputTokens": 20, "totalTokens": number + 20}
+        yield {"metadata": {"usage": usage, "metrics": {"latencyMs": 1}}}
+
+
+class Watch(InfoldMiddleware):
+    """Sees what Strands gives and what is sent, to compare objects."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.seen: list[tuple[list[Any], list[Any]]] = []
+
+    async def __call__(self, context: Any, next_fn: Any) -> AsyncIterator[Any]:
+        def watched(fitted: Any) -> Any:
+            self.seen.append((context.messages, fitted.messages))
+            return next_fn(fitted)
+
+        async for event in super().__call__(context, watched):
+            yield event
+
+
+def agent(infold: InfoldMiddleware, model: Model, **options: Any) -> Agent:
+    return Agent(
+        model=model,
+        tools=[read_file],
+        system_prompt="You are a careful reader.",
+        plugins=[infold],
+        callback_handler=None,
+        **{"conversation_manager": NullConversationManager(), **options},
+    )
+
+
+def blocks(messages: list[Any], kind: str) -> list[Any]:
+    return [block[kind] for message in messages for block in message["content"] if kind in block]
+
+
+def tokens(messages: list[Any]) -> int:
+    """A cautious count of a request."""
+    return len(json.dumps(messages)) // 4
+
+
+def check(infold: Watch, model: Scripted) -> None:
+    """Every request fits, has the rule, whole pairs and roles in turn, and Strands' own objects for what was kept."""
+    for sent in model.requests:
+        assert tokens(sent) < WINDOW
+        assert any(RULE in text for text in blocks(sent, "text"))
+        assert [message["role"] for message in sent] == [("user", "assistant")[n % 2] for n in range(len(sent))]
+        for before, after in zip(sent, [*sent[1:], {"content": []}], strict=True):
+            called = [call["toolUseId"] for call in blocks([before], "toolUse")]
+            assert [result["toolUseId"] for result in blocks([after], "toolResult")] == called
+    for given, sent in infold.seen:
+        own = {id(message) for message in given}
+        new = [message for message in sent if id(message) not in own]
+        assert all(message is sent[0] or blocks([message], "toolResult") for message in new)
+        places = [next(n for n, one in enumerate(given) if one is message) for message in sent if id(message) in own]
+        assert places == sorted(places)
+        assert places[-1] == len(given) - 1
+
+
+def test_a_long_loop_fits() -> None:
+    """B44: in a loop of 60 tool steps every request fits, has the user's rule and whole pairs; the agent keeps everything."""
+    infold, model = Watch(window=WINDOW), Scripted(script())
+    told = agent(infold, model)
+    told(RULE)
+
+    assert len(model.requests) == STEPS + 1
+    check(infold, model)
+    assert len(model.requests[-1]) < 30
+    assert len(told.messages) == 2 + 2 * STEPS
+    assert {"read_file", "recall"} <= model.offered
+
+
+def test_a_long_loop_fits_when_it_is_awaited_and_streamed() -> None:
+    """B44: so it is in an agent that is awaited, and in one that streams."""
+
+    async def run() -> list[tuple[Watch, Scripted]]:
+        awaited, streamed = ((Watch(window=WINDOW), Scripted(script())) for _ in range(2))
+        await agent(*awaited).invoke_async(RULE)
+        async for _ in agent(*streamed).stream_async(RULE):
+            pass
+        return [awaited, streamed]
+
+    for infold, model in asyncio.run(run()):
+        assert len(model.requests) == STEPS + 1
+        check(infold, model)
+
+
+@pytest.mark.parametrize("said", [TOO_LONG, "no"])
+def test_a_refusal_is_recovered(said: str) -> None:
+    """B44: a refusal at step 30 is answered by a smaller request, whatever the provider's words, and the loop goes on."""
+    infold, model = Watch(window=WINDOW), Scripted(script(), 30, ContextWindowOverflowException(said))
+    told = agent(infold, model)
+    result = told(RULE)
+
+    assert len(model.requests) == STEPS + 2
+    assert tokens(model.requests[30]) < tokens(model.requests[29])
+    assert "Done." in str(result)
+    assert len(told.messages) == 2 + 2 * STEPS
+    check(infold, model)
+
+
+def test_another_error_is_raised_as_it_is() -> None:
+    """B44: an error that is not about size passes through."""
+    model = Scripted(script(), 2, ValueError("no such model"))
+
+    with pytest.raises(Exception, match="no such model"):
+        agent(InfoldMiddleware(window=WINDOW), model)(RULE)
+    assert len(model.requests) == 2
+
+
+def test_usage_is_recorded() -> None:
+    """B44: what replies report reaches the session, in which each message is stored once."""
+    infold = InfoldMiddleware(window=WINDOW)
+    told = agent(infold, Scripted(script(3)))
+    told(RULE)
+
+    key = SessionKey("", SessionId(told.session_id))
+    entries = [entry for _, entry in infold.sessions.store.newest_first(key)]
+    messages = [entry.message for entry in entries if isinstance(entry, MessageEntry)]
+    found = [message.usage.prompt for message in messages if getattr(message, "usage", None) is not None]
+    assert found == [1_004, 1_003, 1_002, 1_001]
+    assert len(messages) == len(told.messages)
+
+
+def test_usage_with_the_cache_inside_its_input_is_counted_once() -> None:
+    """B44: a provider whose input includes what it read from its cache is not counted twice."""
+    infold, model = InfoldMiddleware(window=WINDOW), Scripted(script(0))
+    inner = model.stream
+
+    async def stream(*given: Any, **options: Any) -> AsyncIterator[Any]:
+        async for chunk in inner(*given, **options):
+            if "metadata" in chunk:
+                chunk["metadata"]["usage"]["cacheReadInputTokens"] = 600
+            yield chunk
+
+    model.stream = stream  # type: ignore[method-assign]
+    told = agent(infold, model)
+    told(RULE)
+
+    entries = infold.sessions.store.newest_first(SessionKey("", SessionId(told.session_id)))
+    reply = next(entry.message for _, entry in entries if isinstance(entry, MessageEntry))
+    assert reply.usage.prompt == 1_001  # type: ignore[union-attr]
+
+
+def test_two_agents_stay_apart() -> None:
+    """B44: two agents with one middleware see nothing of each other, not even by recall."""
+    infold = InfoldMiddleware(window=WINDOW)
+    for name, other in (("alpha", "beta"), ("beta", "alpha")):
+
+        def replies() -> Iterator[Calls]:
+            yield from (reads(n) for n in range(30))
+            yield [("r1", "recall", '{"query": "For alpha beta"}')]
+            yield []
+
+        model = Scripted(replies())
+        agent(infold, model)(f"{RULE} For {name}.")
+        assert all(other not in text for sent in model.requests for text in blocks(sent, "text"))
+        answer = blocks(model.requests[-1], "toolResult")[-1]
+        assert f"For {other}" not in json.dumps(answer)
+
+
+def test_a_model_recalls_what_was_folded() -> None:
+    """B44: the recall tool, called by the model in Strands' way, brings back a folded result."""
+
+    def replies() -> Iterator[Calls]:
+        yield from (reads(n) for n in range(30))
+        yield [("r1", "recall", '{"query": "src/a0.py"}')]
+        yield []
+
+    infold, model = Watch(window=WINDOW), Scripted(replies())
+    told = agent(infold, model)
+    told(RULE)
+
+    answer = next(result for result in blocks(told.messages, "toolResult") if result["toolUseId"] == "r1")
+    assert "src/a0.py: all went well" in answer["content"][0]["text"]
+
+
+def test_a_call_whose_arguments_are_not_json_keeps_its_answer() -> None:
+    """B44: a call that Strands could not parse stays with its result."""
+
+    def replies() -> Iterator[Calls]:
+        yield [("x1", "read_file", "{path")]
+        yield from script(30)
+
+    infold, model = Watch(window=WINDOW), Scripted(replies())
+    agent(infold, model)(RULE)
+
+    check(infold, model)
+
+
+def test_a_short_conversation_is_not_touched() -> None:
+    """B44: while nothing is cut, the request is the very list that Strands made."""
+    infold, model = Watch(window=WINDOW), Scripted(script(3))
+    agent(infold, model)(RULE)
+
+    assert all(given is sent for given, sent in infold.seen)
+
+
+def test_blocks_that_are_injected_for_one_call_do_not_belong_to_the_history() -> None:
+    """B44: what plugins put behind the last message of each call is sent, and the conversation stays one session."""
+    infold, model = Watch(window=WINDOW), Scripted(script(40))
+    told = agent(infold, model)
+
+    def inject(context: Any) -> Any:
+        messages = list(context.messages)
+        messages[-1] = {**messages[-1], "content": [*messages[-1]["content"], {"text": f"Now: {len(messages)}"}]}
+        return replace(context, messages=messages, dynamic_trailing_blocks=1)
+
+    told._middleware_registry.add_middleware(InvokeModelStage.Input, inject)  # a method only since 1.62
+    told(RULE)
+
+    assert [sent[-1]["content"][-1]["text"] for sent in model.requests] == [f"Now: {2 * n + 1}" for n in range(41)]
+    assert all(sum("Now: " in text for text in blocks(sent, "text")) == 1 for sent in model.requests)
+    assert len(list(infold.sessions.store.sessions(""))) == 1
+
+
+def test_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B44: the example of the guide runs."""
+    page = Path("docs/guides/frameworks/strands.md").read_text("utf-8")
+    model = Scripted(script(1))
+    monkeypatch.chdir(tmp_path)
+    Path("src").mkdir()
+    Path("src/a0.py").write_text("import feed", "utf-8")
+    exec(page.partition("```python\n")[2].partition("```")[0], {"model": model})
+
+    assert "import feed" in json.dumps(model.requests[-1])
+    assert Path("sessions.db").exists()
+
+
+def test_a_wrong_option_is_named() -> None:
+    """B44: an option that no plug has is refused with the known ones."""
+    with pytest.raises(UsageError, match="windw"):
+        InfoldMiddleware(windw=3)  # type: ignore[call-arg]
