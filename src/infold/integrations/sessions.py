@@ -5,7 +5,7 @@ framework's objects, and reports the reply or the refusal to the `Call`. Each of
 begin with an `a` are awaited. Which hook calls them, and how messages are converted, is all that a plug itself knows.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, TypedDict, TypeVar
 
 from msgspec import Struct
@@ -264,6 +264,16 @@ class Call(Struct, frozen=True):
     async def arecover(self, error: object) -> "Call | None":
         """Do what `recover` does in a thread; the summariser may be async."""
         return await self.bridge.prepare(lambda: self.recover(error))
+
+    async def asend(self, send: Callable[["Call"], Awaitable[T]]) -> T:
+        """Return what `send` returns for this request, or for the changed one if it raises a refusal."""
+        try:
+            return await send(self)
+        except Exception as error:
+            again = await self.arecover(error)
+            if again is None:
+                raise
+            return await send(again)
 
     async def arecall(self, query: object) -> str:
         """Return what this request's session holds for a query, as `Sessions.recall` does for a thread's newest one."""
