@@ -29,7 +29,7 @@ from infold import UsageError
 from infold.core.entries import MessageEntry
 from infold.integrations.agent_framework import InfoldChatMiddleware
 
-pytestmark = [pytest.mark.frameworks, pytest.mark.slow, pytest.mark.filterwarnings("default")]
+pytestmark = [pytest.mark.frameworks, pytest.mark.slow]
 
 RULE = "Read every file. Never touch vendor/."
 STEPS = 60

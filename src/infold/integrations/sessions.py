@@ -22,7 +22,7 @@ from infold.observers.bus import Bus
 from infold.ports import AsyncSummariser, FullStore, Summariser
 from infold.proxy.request import LONGEST_NAME, IncomingHistory, fingerprint_of
 from infold.proxy.sessions import UNKNOWN_MODEL, UNNAMED, RecentlyUsed, fork_ids, match_history
-from infold.session.history import decode_history
+from infold.session.history import DecodedHistory, decode_history
 from infold.session.session import Ready, Session
 from infold.session.settings import SessionSettings
 from infold.session.summariser import check_sync
@@ -118,7 +118,7 @@ class Sessions:
     def prepare(
         self,
         thread: str | None,
-        messages: Sequence[Any],
+        messages: Sequence[Any] | DecodedHistory,
         *,
         system: object = None,
         tools: object = None,
@@ -126,8 +126,9 @@ class Sessions:
     ) -> "Call":
         """Make a thread's next request fit, given its whole list of messages in the wire format.
 
-        `thread` is the framework's id, `None` if it has none: then the session is recognised by its messages. `model` is the
-        one that is about to be asked. Raise `WindowExceeded` if the request cannot be made to fit.
+        `thread` is the framework's id, `None` if it has none: then the session is recognised by its messages. These may be
+        decoded already, with the usage of replies that no hook has seen. `model` is the one that is about to be asked. Raise
+        `WindowExceeded` if the request cannot be made to fit.
         """
         check_sync(self._settings.summariser)
         return self._prepare(thread, messages, system=system, tools=tools, model=model)
@@ -135,7 +136,7 @@ class Sessions:
     async def aprepare(
         self,
         thread: str | None,
-        messages: Sequence[Any],
+        messages: Sequence[Any] | DecodedHistory,
         *,
         system: object = None,
         tools: object = None,
@@ -160,10 +161,16 @@ class Sessions:
         return await self._bridge.record(lambda: self.recall(thread, query))
 
     def _prepare(
-        self, thread: str | None, messages: Sequence[Any], *, system: object, tools: object, model: str | None
+        self,
+        thread: str | None,
+        messages: Sequence[Any] | DecodedHistory,
+        *,
+        system: object,
+        tools: object,
+        model: str | None,
     ) -> "Call":
         name = self._name(thread)
-        decoded = decode_history(self._wire, messages)
+        decoded = messages if isinstance(messages, DecodedHistory) else decode_history(self._wire, messages)
         prints = tuple(map(fingerprint, decoded.decoded.messages))
         history = IncomingHistory(decoded, prints, has_tools=bool(tools))
         recall = offers_recall(self._wire.name, tools) if self._looks_for_recall else self._settings.recall
@@ -274,6 +281,14 @@ class Call(Struct, frozen=True):
             if again is None:
                 raise
             return await send(again)
+
+    def compact(self) -> "Call":
+        """Return the request compacted now, for a framework that decides when; `WindowExceeded` is raised as by `prepare`."""
+        return replace(self, ready=self.session.compact())
+
+    async def acompact(self) -> "Call":
+        """Do what `compact` does in a thread; the summariser may be async."""
+        return await self.bridge.prepare(self.compact)
 
     async def arecall(self, query: object) -> str:
         """Return what this request's session holds for a query, as `Sessions.recall` does for a thread's newest one."""
