@@ -58,7 +58,7 @@ def script(steps: int = STEPS) -> Iterator[list[Content]]:
     yield [Content.from_text("Done.")]
 
 
-class Client(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient):  # type: ignore[misc,type-arg]
+class Client(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient):
     """A client whose replies follow a script; it keeps what it was sent, and refuses the request of one step."""
 
     def __init__(self, replies: Iterator[list[Content]], refused: int = -1, error: Exception | None = None) -> None:
@@ -73,7 +73,7 @@ class Client(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient):  # t
             else self._reply(messages)
         )
 
-    async def _reply(self, messages: Any) -> ChatResponse:  # type: ignore[type-arg]
+    async def _reply(self, messages: Any) -> ChatResponse:
         contents = self._next(messages)
         usage: Any = {"input_token_count": 1_000 + len(self.requests), "output_token_count": 20}
         return ChatResponse(messages=[Message("assistant", contents)], usage_details=usage)
@@ -204,7 +204,8 @@ def test_usage_is_recorded(stream: bool) -> None:
 
     store = infold.sessions.store
     (session,) = store.sessions("")
-    messages = [entry.message for _, entry in store.newest_first(session.key) if isinstance(entry, MessageEntry)]
+    entries = (entry for _, entry in store.newest_first(session.key))
+    messages: list[Any] = [entry.message for entry in entries if isinstance(entry, MessageEntry)]
     found = [message.usage.prompt for message in messages if getattr(message, "usage", None) is not None]
     assert found == [1_004, 1_003, 1_002, 1_001]
     assert len(messages) == 1 + len(result.messages)

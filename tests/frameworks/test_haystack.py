@@ -163,7 +163,7 @@ def test_what_was_folded_is_stored_once_and_with_its_usage() -> None:
 
     (session,) = infold.sessions.store.sessions("")
     entries = [entry for _, entry in infold.sessions.store.newest_first(session.key)]
-    messages = [entry.message for entry in entries if isinstance(entry, MessageEntry)]
+    messages: list[Any] = [entry.message for entry in entries if isinstance(entry, MessageEntry)]
     paths = [
         path for path in (f"src/a{n}.py: all" for n in range(20)) if sum(path in str(one) for one in messages) != 1
     ]
@@ -257,7 +257,7 @@ def test_a_compactor_is_written_down_and_read() -> None:
 
     assert again.to_dict() == hook.to_dict()
     with pytest.raises(UsageError, match="summariser"):
-        InfoldCompactor(window=WINDOW, summariser=print).to_dict()
+        InfoldCompactor(window=WINDOW, summariser=str).to_dict()
 
 
 def test_the_window_is_needed() -> None:

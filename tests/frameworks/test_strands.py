@@ -19,7 +19,7 @@ from strands.types.exceptions import ContextWindowOverflowException
 from infold import UsageError
 from infold.core.entries import MessageEntry
 from infold.core.messages import SessionId
-from infold.integrations.strands import InfoldMiddleware, InvokeModelStage
+from infold.integrations.strands import InfoldMiddleware
 from infold.ports import SessionKey
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.slow]
@@ -203,7 +203,7 @@ def test_usage_is_recorded() -> None:
 
     key = SessionKey("", SessionId(told.session_id))
     entries = [entry for _, entry in infold.sessions.store.newest_first(key)]
-    messages = [entry.message for entry in entries if isinstance(entry, MessageEntry)]
+    messages: list[Any] = [entry.message for entry in entries if isinstance(entry, MessageEntry)]
     found = [message.usage.prompt for message in messages if getattr(message, "usage", None) is not None]
     assert found == [1_004, 1_003, 1_002, 1_001]
     assert len(messages) == len(told.messages)
@@ -225,8 +225,8 @@ def test_usage_with_the_cache_inside_its_input_is_counted_once() -> None:
     told(RULE)
 
     entries = infold.sessions.store.newest_first(SessionKey("", SessionId(told.session_id)))
-    reply = next(entry.message for _, entry in entries if isinstance(entry, MessageEntry))
-    assert reply.usage.prompt == 1_001  # type: ignore[union-attr]
+    reply: Any = next(entry.message for _, entry in entries if isinstance(entry, MessageEntry))
+    assert reply.usage.prompt == 1_001
 
 
 def test_two_agents_stay_apart() -> None:
@@ -293,7 +293,8 @@ def test_blocks_that_are_injected_for_one_call_do_not_belong_to_the_history() ->
         messages[-1] = {**messages[-1], "content": [*messages[-1]["content"], {"text": f"Now: {len(messages)}"}]}
         return replace(context, messages=messages, dynamic_trailing_blocks=1)
 
-    told._middleware_registry.add_middleware(InvokeModelStage.Input, inject)  # a method only since 1.62
+    stage = next(one for one in told._middleware_registry._handlers if one.name == "invokeModel")
+    told._middleware_registry.add_middleware(stage.Input, inject)  # a method only since 1.62
     told(RULE)
 
     assert [sent[-1]["content"][-1]["text"] for sent in model.requests] == [f"Now: {2 * n + 1}" for n in range(41)]

@@ -36,7 +36,7 @@ class InfoldChatMiddleware(ChatMiddleware):
     async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
         """Send the request made to fit; once more if it is refused for its size."""
         start = next((place for place, one in enumerate(context.messages) if one.role != "system"), None)
-        if start is None or (context.options or {}).get("conversation_id"):  # the server has what came before
+        if start is None or (context.options or {}).get("conversation_id"):  # the server has the earlier ones
             await call_next()
             return
         system, given = list(context.messages[:start]), list(context.messages[start:])
