@@ -5,9 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from infold import SessionSettings, UsageError, WindowExceeded
-from infold.integrations.sessions import SessionOptions, Sessions
+from infold.core.entries import MessageEntry
+from infold.core.messages import AssistantMessage, SessionId, Usage
+from infold.formats.registry import format_named
+from infold.integrations.sessions import Call, SessionOptions, Sessions
+from infold.ports import SessionKey
+from infold.session.history import decode_history
 from infold.stores.memory import MemoryStore
 
 RULE = "Port the parser. Never touch vendor/."
@@ -117,6 +123,61 @@ def test_a_refusal_is_recovered_once() -> None:
     assert again is not None
     assert len(str(again.ready.messages)) < len(str(call.ready.messages))
     assert again.recover(REFUSAL) is None
+
+
+def test_a_request_is_sent_once_more_after_a_refusal() -> None:
+    """B44: `asend` sends the changed request after a refusal, and raises any other error, and a second refusal."""
+    things = long_history()
+
+    async def attempt(*errors: Exception) -> list[int]:
+        call, sizes = await opened().aprepare("a", items(things)), []
+        waiting = list(errors)
+
+        async def send(sent: Call) -> list[int]:
+            sizes.append(len(sent.restore(things, build)))
+            if waiting:
+                raise waiting.pop(0)
+            return sizes
+
+        return await call.asend(send)
+
+    refused = ValueError(REFUSAL["error"]["message"])
+    assert len(asyncio.run(attempt())) == 1
+    assert len(asyncio.run(attempt(refused))) == 2
+    with pytest.raises(ValueError, match="maximum context length"):
+        asyncio.run(attempt(refused, refused))
+    with pytest.raises(ValueError, match="no such model"):
+        asyncio.run(attempt(ValueError("no such model")))
+
+
+def test_a_request_is_compacted_when_a_framework_says_so() -> None:
+    """B44: `compact` folds though infold's own limit is not reached, sync and awaited."""
+    things = long_history(steps=6)
+
+    async def awaited() -> Call:
+        return await (await opened().aprepare("a", items(things))).acompact()
+
+    call = opened().prepare("a", items(things))
+    assert not call.is_cut
+    for compacted in (call.compact(), asyncio.run(awaited())):
+        back = compacted.restore(things, build)
+        assert compacted.is_cut
+        assert len(back) < len(things)
+        assert back[-1] is things[-1]
+
+
+def test_decoded_messages_bring_their_usage() -> None:
+    """B44: a history that is decoded already is taken with the usage of its replies."""
+    sessions, history = opened(), decode_history(format_named("openai-chat"), items(long_history(steps=2)))
+    messages = tuple(
+        replace(one, usage=Usage(input=700)) if isinstance(one, AssistantMessage) else one
+        for one in history.decoded.messages
+    )
+    sessions.prepare("a", replace(history, decoded=replace(history.decoded, messages=messages)))
+
+    stored = sessions.store.newest_first(SessionKey("", SessionId("a")))
+    found: list[Any] = [entry.message for _, entry in stored if isinstance(entry, MessageEntry)]
+    assert [one.usage.prompt for one in found if isinstance(one, AssistantMessage)] == [700, 700]
 
 
 def test_it_can_be_awaited() -> None:
