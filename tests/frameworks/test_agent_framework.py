@@ -39,7 +39,7 @@ TOO_LONG = "maximum context length is 8192 tokens, your messages resulted in 900
 
 def read_file(path: str) -> str:
     """Read a file."""
-    return f"{path}: all went well\n" * 120
+    return f"{path}: all went well\n" * (12_000 if "big" in path else 120)
 
 
 def reads(number: int, *names: str) -> list[Content]:
@@ -264,6 +264,17 @@ def test_a_call_that_cannot_be_run_keeps_its_answer() -> None:
 
     check(client, watch)
     assert len(client.requests) == 36
+
+
+def test_a_result_larger_than_the_window_is_shortened() -> None:
+    """B44: one result that no window holds is sent in part, with its call; the response keeps all of it."""
+    replies = iter([reads(0, "big", "a"), [Content.from_text("Done.")]])
+    infold, client, watch = InfoldChatMiddleware(window=WINDOW), Client(replies), Watch()
+    result = run(agent(infold, client, watch))
+
+    check(client, watch)
+    assert [one.call_id for one in client.requests[-1][-1].contents] == ["big0", "a0"]
+    assert tokens(result.messages) > 5 * WINDOW
 
 
 def test_a_short_conversation_is_not_touched() -> None:

@@ -34,7 +34,7 @@ WINDOW = 8_192
 @tool
 def read_file(path: str) -> str:
     """Read a file."""
-    return f"{path}: all went well\n" * 120
+    return f"{path}: all went well\n" * (12_000 if "big" in path else 120)
 
 
 def reads(number: int, *names: str) -> ChatMessage:
@@ -219,6 +219,17 @@ def test_a_model_recalls_what_was_folded(is_async: bool) -> None:
         run(told)
 
     assert "src/a0.py: all went well" in text_of(model.requests[-1][-1])
+
+
+def test_a_result_larger_than_the_window_is_shortened() -> None:
+    """B44: one result that no window holds stays in part, with its call, and can be recalled."""
+    infold, model = Watch(window=WINDOW), Scripted(iter([reads(0, "big", "a"), ChatMessage.from_assistant("Done.")]))
+    result = run(agent(infold, model))
+
+    check(infold, model)
+    results = [one.tool_call_result for one in model.requests[-1] if one.tool_call_result is not None]
+    assert [(one.origin.tool_name, one.origin.id) for one in results] == [("read_file", "big0"), ("read_file", "a0")]
+    assert "big0.py: all went well" in infold.recall.invoke(query="src/big0.py", messages=result["messages"])
 
 
 def test_odd_messages_are_taken() -> None:
