@@ -177,7 +177,7 @@ def test_decoded_messages_bring_their_usage() -> None:
 
     stored = sessions.store.newest_first(SessionKey("", SessionId("a")))
     found: list[Any] = [entry.message for _, entry in stored if isinstance(entry, MessageEntry)]
-    assert [one.usage.prompt for one in found if isinstance(one, AssistantMessage)] == [700, 700]
+    assert [one.usage and one.usage.prompt for one in found if isinstance(one, AssistantMessage)] == [700, 700]
 
 
 def test_it_can_be_awaited() -> None:
