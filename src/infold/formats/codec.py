@@ -474,7 +474,7 @@ def _seconds(lifetime: object) -> int:
 
 _FINISHES: dict[str, Finish] = {
     **dict.fromkeys(("stop", "end_turn", "stop_sequence", "completed"), "stop"),
-    **dict.fromkeys(("tool_calls", "function_call", "tool_use", "tool-calls", "tooluse"), "tool-calls"),
+    **dict.fromkeys(("tool_calls", "function_call", "tool_use", "tool-calls", "tooluse", "tool_call"), "tool-calls"),
     **dict.fromkeys(("length", "max_tokens", "max_output_tokens", "model_length"), "length"),
     "model_context_window_exceeded": "length",
     **dict.fromkeys(("content_filter", "content-filter", "refusal", "safety", "image_safety"), "content-filter"),
