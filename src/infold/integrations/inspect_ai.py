@@ -62,7 +62,7 @@ class InfoldCompaction(CompactionStrategy):
         self, model: Any, messages: list[ChatMessage], tools: Sequence[Any]
     ) -> tuple[list[ChatMessage], ChatMessageUser | None]:
         """Return the messages to send; they are fewer at each call, since inspect_ai calls only if it needs that."""
-        written = {message.text: message for message in messages if THREAD in (message.metadata or {})}
+        written: dict[str, Any] = {message.text: message for message in messages if THREAD in (message.metadata or {})}
         thread = next((message.metadata[THREAD] for message in written.values()), messages[0].id)
         self._thread.set(thread)
         offered = [{"type": "function", "function": tool.model_dump(exclude_none=True)} for tool in tools]
@@ -116,7 +116,7 @@ def _block(content: Any) -> dict[str, Any]:
     return {"type": "text", "text": content.model_dump_json(exclude_none=True)}
 
 
-def _build(thread: str, written: Mapping[str, Any], item: dict[str, Any], original: Any) -> Any:
+def _build(thread: str | None, written: Mapping[str, Any], item: dict[str, Any], original: Any) -> Any:
     """Return a message of inspect_ai's: a copy of the original with the new content, or what infold wrote, now or before."""
     content = item.get("content") or ""
     text = content if isinstance(content, str) else "".join(block.get("text", "") for block in content)

@@ -32,8 +32,8 @@ class Infold(AbstractCapability[Any]):
 
     def get_toolset(self) -> Any:
         """Offer the recall tool."""
-        offered = map(recall_tool(FORMAT).get, ("name", "description", "input_schema"))
-        tool = pydantic_ai.Tool.from_schema(self._recall, *offered, takes_ctx=True)
+        name, description, schema = (recall_tool(FORMAT)[field] for field in ("name", "description", "input_schema"))
+        tool = pydantic_ai.Tool.from_schema(self._recall, name, description, schema, takes_ctx=True)
         return pydantic_ai.FunctionToolset([tool], id="infold")
 
     async def _recall(self, ctx: Any, **arguments: Any) -> str:
@@ -111,7 +111,7 @@ def _blocks(part: Any) -> list[dict[str, Any]]:
 def _block(content: Any) -> dict[str, Any]:
     if not isinstance(content, parts.BinaryContent | parts.FileUrl):
         return {"type": "text", "text": str(getattr(content, "content", content))}
-    kind = "image" if getattr(content, "is_image", content.kind == "image-url") else "document"
+    kind = "image" if isinstance(content, parts.ImageUrl) or getattr(content, "is_image", False) else "document"
     if isinstance(content, parts.FileUrl):
         return {"type": kind, "source": {"url": content.url}}
     return {"type": kind, "source": {"media_type": content.media_type, "data": content.base64}}
@@ -121,7 +121,7 @@ def _build(item: dict[str, Any], original: Any) -> Any:
     """Return a message of Pydantic AI's: a copy of the original with the parts that changed, or a new one."""
     content = item["content"] if isinstance(item["content"], list) else [{"type": "text", "text": item["content"]}]
     text_part = parts.TextPart if item["role"] == "assistant" else parts.UserPromptPart
-    new = [text_part(block["text"]) for block in content if "part" not in block and "text" in block]
+    new: list[Any] = [text_part(block["text"]) for block in content if "part" not in block and "text" in block]
     if original is None:
         return (parts.ModelResponse if text_part is parts.TextPart else parts.ModelRequest)(parts=new)
     given = _to_wire(original)["content"]
