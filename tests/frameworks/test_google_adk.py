@@ -172,7 +172,7 @@ def test_a_refusal_is_recovered() -> None:
 
 
 def test_another_error_is_raised_as_it_is() -> None:
-    """B44: an error that is not about size passes through, also one of the second try."""
+    """B44: an error that is not about size passes through."""
 
     class Broken(Script):
         async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> Any:  # noqa: ARG002
@@ -182,6 +182,21 @@ def test_another_error_is_raised_as_it_is() -> None:
 
     with pytest.raises(ValueError, match="no such model"):
         asyncio.run(Run(Broken()).ask())
+
+
+def test_a_second_refusal_is_raised() -> None:
+    """B44: a request that is refused twice ends the run with the first refusal."""
+
+    class Refusing(Script):
+        async def generate_content_async(self, llm_request: LlmRequest, stream: bool = False) -> Any:
+            self.refused = self.number if self.number == 20 else -1
+            async for response in super().generate_content_async(llm_request, stream):
+                yield response
+
+    run = Run(Refusing())
+    with pytest.raises(ValueError, match="exceeds the maximum number of tokens"):
+        asyncio.run(run.ask())
+    assert len(run.script.sent) == 22
 
 
 def test_usage_is_recorded() -> None:

@@ -205,6 +205,21 @@ def test_another_error_is_raised_as_it_is() -> None:
         run(Infold(window=WINDOW), Watch(), Broken())
 
 
+def test_a_second_refusal_is_raised() -> None:
+    """B44: a request that is refused twice ends the run with the provider's error, after one more attempt."""
+
+    class Refusing(Script):
+        def parts(self, info: Any) -> list[Any]:
+            self._refused = self.number if self.number == 20 else -1
+            self.tries = getattr(self, "tries", 0) + (self.number == 20)
+            return super().parts(info)
+
+    script = Refusing()
+    with pytest.raises(ModelHTTPError, match="context_length_exceeded"):
+        run(Infold(window=WINDOW), Watch(), script)
+    assert script.tries == 2
+
+
 def test_usage_is_recorded() -> None:
     """B44: what replies report reaches the session, which the conversation's id names."""
     infold = Infold(window=WINDOW)
