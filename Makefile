@@ -7,7 +7,7 @@ SHORT := not corpus and not long
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-all agents live soak audit check format bench clean
+.PHONY: help run demo test test-all agents frameworks live soak audit check format bench clean
 
 help:  ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## / — /' | sort
@@ -53,6 +53,10 @@ test-all: test soak  ## Run all tests: also the long ones, those over real sessi
 
 agents: $(VENV)/.dev  ## Drive real agents through the gateway, below and beyond their windows; writes benchmarks/results (AGENTS=…)
 	$(BIN)/python -m tests.e2e.agents.table $(AGENTS)
+	$(BIN)/python docs/agents_table.py --write
+
+frameworks: $(VENV)/.dev  ## Drive each framework with infold in it, newest and oldest version; writes benchmarks/results (FRAMEWORKS=…)
+	$(BIN)/python -m tests.frameworks.run $(FRAMEWORKS)
 	$(BIN)/python docs/agents_table.py --write
 
 live: $(VENV)/.dev  ## Ask real providers whether infold's assumptions hold (your key; PROVIDER=… MODEL=… ARGS=…)

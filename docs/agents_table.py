@@ -1,62 +1,81 @@
-"""Write or check the table of `docs/guides/agents.md`, which is made from `benchmarks/results/agents.json`.
+"""Write or check the tables of `docs/guides/agents.md` and `integrations.md`, which are made from `benchmarks/results`.
 
-python docs/agents_table.py           exits 1 and shows the difference if the table is stale
-python docs/agents_table.py --write   brings it up to date
+python docs/agents_table.py           exits 1 and shows the difference if a table is stale
+python docs/agents_table.py --write   brings them up to date
 """
 
 import argparse
 import difflib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
 
-__all__ = ["PAGE", "current", "main"]
+__all__ = ["TABLES", "current", "main"]
 
-PAGE = Path(__file__).parent / "guides" / "agents.md"
-RESULTS = Path(__file__).parents[1] / "benchmarks" / "results" / "agents.json"
-BEGIN, END = (f"<!-- {edge} agents: written by docs/agents_table.py -->" for edge in ("begin", "end"))
+GUIDES = Path(__file__).parent / "guides"
+RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
+
+
+def _agents(rows: list[dict[str, Any]]) -> Iterator[str]:
+    yield "| agent | version | wire format | below | beyond | folds | largest / window | remarks |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for row in rows:
+        sizes = f"{row['largest_tokens']:,} / {row['window_tokens']:,}"
+        results = (row["below"], row["beyond"], str(row["folds"]), sizes, row["remarks"])
+        yield f"| {' | '.join((row['agent'], row['version'] or 'none', row['wire'], *results))} |"
+
+
+def _frameworks(rows: list[dict[str, Any]]) -> Iterator[str]:
+    yield "| framework | plug | package | tests | result |"
+    yield "|---|---|---|---|---|"
+    for row in rows:
+        package = f"{row['package']} {row['version']}".strip()
+        yield f"| {row['framework']} | `{row['plug']}` | {package} | {row['tests']} | {row['result']} |"
+
+
+class Table(NamedTuple):
+    """A table of a guide: the page, the name of its results and its marks, and how rows become lines."""
+
+    page: Path
+    name: str
+    lines: Callable[[list[dict[str, Any]]], Iterator[str]]
+
+
+TABLES = (
+    Table(GUIDES / "agents.md", "agents", _agents),
+    Table(GUIDES / "integrations.md", "frameworks", _frameworks),
+)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Check the table or, asked to, write it; the answer is the exit status."""
-    parser = argparse.ArgumentParser(description="check the table of agents.md, or bring it up to date")
-    parser.add_argument("--write", action="store_true", help="write the table instead of checking it")
+    """Check the tables or, asked to, write them; the answer is the exit status."""
+    parser = argparse.ArgumentParser(description="check the tables of agents and frameworks, or bring them up to date")
+    parser.add_argument("--write", action="store_true", help="write the tables instead of checking them")
     write = parser.parse_args(arguments).write
-    page = PAGE.read_text("utf-8")
-    wanted = current(page)
-    if write:
-        PAGE.write_text(wanted, "utf-8")
-        return 0
-    before, after = page.splitlines(keepends=True), wanted.splitlines(keepends=True)
-    sys.stdout.writelines(difflib.unified_diff(before, after, PAGE.name, "as it should be", n=0))
-    return int(page != wanted)
+    status = 0
+    for table in TABLES:
+        page = table.page.read_text("utf-8")
+        wanted = current(table, page)
+        if write:
+            table.page.write_text(wanted, "utf-8")
+            continue
+        before, after = page.splitlines(keepends=True), wanted.splitlines(keepends=True)
+        sys.stdout.writelines(difflib.unified_diff(before, after, table.page.name, "as it should be", n=0))
+        status |= page != wanted
+    return status
 
 
-def current(page: str) -> str:
+def current(table: Table, page: str) -> str:
     """The page with its table as the recorded result has it; raises `ValueError` where the marks are not there."""
-    before, begun, rest = page.partition(BEGIN)
-    _, ended, after = rest.partition(END)
+    begin, end = (f"<!-- {edge} {table.name}: written by docs/agents_table.py -->" for edge in ("begin", "end"))
+    before, begun, rest = page.partition(begin)
+    _, ended, after = rest.partition(end)
     if not begun or not ended:
-        raise ValueError(f"{PAGE.name} lacks {BEGIN} or {END}")
-    return f"{before}{BEGIN}\n\n{chr(10).join(_lines())}\n\n{END}{after}"
-
-
-def _lines() -> Iterator[str]:
-    yield "| agent | version | wire format | below | beyond | folds | largest / window | remarks |"
-    yield "|---|---|---|---|---|---|---|---|"
-    for row in json.loads(RESULTS.read_text("utf-8"))["rows"]:
-        sizes = f"{row['largest_tokens']:,} / {row['window_tokens']:,}"
-        cells = (
-            row["agent"],
-            row["version"] or "none",
-            row["wire"],
-            row["below"],
-            row["beyond"],
-            str(row["folds"]),
-            sizes,
-        )
-        yield f"| {' | '.join((*cells, row['remarks']))} |"
+        raise ValueError(f"{table.page.name} lacks {begin} or {end}")
+    rows = json.loads((RESULTS / f"{table.name}.json").read_text("utf-8"))["rows"]
+    return f"{before}{begin}\n\n{chr(10).join(table.lines(rows))}\n\n{end}{after}"
 
 
 if __name__ == "__main__":

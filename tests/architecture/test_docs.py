@@ -160,18 +160,19 @@ def resolves(link: str, page: Path) -> bool:
     return not anchor or anchor in {_slug(heading) for heading in HEADING.findall(target.read_text("utf-8"))}
 
 
-def test_table_of_agents_is_fresh() -> None:
-    """The guide to agents is as `benchmarks/results/agents.json` has it; `python docs/agents_table.py --write` refreshes it."""
+def test_tables_of_agents_and_frameworks_are_fresh() -> None:
+    """The tables are as `benchmarks/results` has them; `python docs/agents_table.py --write` refreshes them."""
     spec = spec_from_file_location("agents_table", DOCS / "agents_table.py")
     assert spec is not None
     assert spec.loader is not None
     table = module_from_spec(spec)
     spec.loader.exec_module(table)
-    page = table.PAGE.read_text("utf-8")
 
-    assert table.current(page) == page
-    with pytest.raises(ValueError, match="lacks"):
-        table.current("a page without marks")
+    for one in table.TABLES:
+        page = one.page.read_text("utf-8")
+        assert table.current(one, page) == page
+        with pytest.raises(ValueError, match="lacks"):
+            table.current(one, "a page without marks")
 
 
 def test_blocks_are_read_as_written() -> None:

@@ -62,7 +62,7 @@ class Model(GenericFakeChatModel):
         )
 
 
-class Watch(AgentMiddleware[Any, Any, Any]):
+class Watch(AgentMiddleware):
     """Sees what reaches the model, as the innermost middleware; refuses the request of one step for its size."""
 
     def __init__(self, refused: int = -1) -> None:

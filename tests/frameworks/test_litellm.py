@@ -229,8 +229,8 @@ def test_blocking_calls_fit_and_recover(stream: bool) -> None:
         history += answers((litellm.stream_chunk_builder(list(reply)) if stream else reply).choices[0].message)
 
     check(model, infold)
-    assert sessions_of(infold) == ["one"]
-    if not stream:  # streams are logged late, in a thread
+    if not stream:  # streams are logged late, in a thread, perhaps only after the next request
+        assert sessions_of(infold) == ["one"]
         assert len(model.requests) == STEPS + 1
         assert tokens(model.requests[30]) < tokens(model.requests[29])
         assert len(prompts(infold, "one")) == STEPS

@@ -207,7 +207,13 @@ def write_instructions(
     rules = writer.unsaid(
         rule for rule in ledger.constraints if rule.handle == newest or not ONE_TURN.search(rule.text)
     )
+    asked = [quote for quote in dict.fromkeys((first, latest)) if quote is not None]
+    whole = sum(size(quote_verbatim(quote, recall)) + size(LATEST) for quote in asked)
+    apart = [rule for rule in rules if not any(rule.text in quote.text for quote in asked)]
+    apart_tokens = sum(size(quote_verbatim(rule, recall)) for rule in apart) + size(RULES)
     kept_tokens = min(allowed_tokens // 2, sum(size(quote_verbatim(rule, recall)) for rule in rules) + size(RULES))
+    if whole + apart_tokens <= allowed_tokens:  # rules that stand in a request which is quoted whole need no room
+        kept_tokens = min(kept_tokens, apart_tokens)
     writer.left = allowed_tokens - kept_tokens
     writer.write(FIRST, () if first is None else (first,))
     writer.write(LATEST, () if latest is None or latest == first else (latest,))
@@ -218,8 +224,8 @@ def write_instructions(
     writer.write(TAKEN_BACK, tuple(back))
     writer.write(ANSWERS, writer.unsaid(ledger.answers), LONGEST_DOCUMENT)
     writer.left += more_tokens
-    asked = {quote.handle for quote in (first, latest) if quote is not None}
-    attached = tuple(quote for quote in reversed(ledger.attachments) if quote.handle not in asked)
+    handles = {quote.handle for quote in asked}
+    attached = tuple(quote for quote in reversed(ledger.attachments) if quote.handle not in handles)
     writer.write(ATTACHED, attached, LONGEST_DOCUMENT)
     told = {quote.text for quote in (first, latest, *rules, *ledger.attachments) if quote is not None}
     answers = {quote for quote in ledger.requests if quote.asked and quote not in (first, latest)}

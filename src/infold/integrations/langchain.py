@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Unpack
 
 from langchain.agents.middleware import AgentMiddleware
-from langchain.agents.middleware.types import ExtendedModelResponse, ModelRequest, ModelResponse
+from langchain.agents.middleware.types import ModelRequest, ModelResponse
 from langchain_core.messages import AIMessage, BaseMessage, convert_to_messages, convert_to_openai_messages
 from langchain_core.tools import StructuredTool
 from langchain_core.utils.function_calling import convert_to_openai_tool
@@ -21,7 +21,7 @@ from infold.integrations.sessions import Call, SessionOptions, Sessions
 FORMAT = "openai-chat"
 
 
-class InfoldMiddleware(AgentMiddleware[Any, Any, Any]):
+class InfoldMiddleware(AgentMiddleware):
     """Makes each model call of an agent fit, records its usage, and recovers once from a refusal.
 
     The options are those of `SessionOptions`. Conversations are kept apart by LangGraph's `thread_id`, or by their messages if
@@ -41,7 +41,7 @@ class InfoldMiddleware(AgentMiddleware[Any, Any, Any]):
             )
         ]
 
-    def wrap_model_call(self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Any]) -> Any:
+    def wrap_model_call(self, request: ModelRequest, handler: Callable[[ModelRequest], Any]) -> Any:
         """Send the request made to fit; once more if it is refused for its size."""
         if not request.messages:
             return handler(request)
@@ -57,9 +57,7 @@ class InfoldMiddleware(AgentMiddleware[Any, Any, Any]):
             call.record(body)
         return response
 
-    async def awrap_model_call(
-        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[Any]]
-    ) -> Any:
+    async def awrap_model_call(self, request: ModelRequest, handler: Callable[[ModelRequest], Awaitable[Any]]) -> Any:
         """Do the same for an agent that is awaited."""
         if not request.messages:
             return await handler(request)
@@ -87,7 +85,7 @@ def _thread() -> str | None:
         return None
 
 
-def _extras(request: ModelRequest[Any]) -> dict[str, Any]:
+def _extras(request: ModelRequest) -> dict[str, Any]:
     """Return what is sent with the messages, to be counted, and the model's name."""
     system = None if request.system_message is None else str(request.system_message.text)
     name = getattr(request.model, "model_name", None) or getattr(request.model, "model", None)
@@ -105,7 +103,7 @@ def _tool(tool: Any) -> Any:
         return str(tool)
 
 
-def _fitted(request: ModelRequest[Any], call: Call) -> ModelRequest[Any]:
+def _fitted(request: ModelRequest, call: Call) -> ModelRequest:
     return request.override(messages=call.restore(request.messages, _build)) if call.is_cut else request
 
 
@@ -132,7 +130,7 @@ def _build(item: dict[str, Any], original: Any) -> Any:
 
 def _reply(response: Any) -> list[dict[str, Any]]:
     """Return the reply as a body of OpenAI Chat, if there is one; a model call returns one of three types."""
-    response = response.model_response if isinstance(response, ExtendedModelResponse) else response
+    response = getattr(response, "model_response", response)  # of an `ExtendedModelResponse`
     messages = response.result if isinstance(response, ModelResponse) else [response]
     reply = next((message for message in messages if isinstance(message, AIMessage)), None)
     if reply is None:

@@ -55,6 +55,16 @@ def test_all_kinds_stand_in_order_word_for_word() -> None:
     assert kept.tokens == sum(size(line) for block in kept.blocks for line in block.split("\n"))
 
 
+def test_rules_in_a_request_that_is_quoted_whole_take_no_room() -> None:
+    """B2: a first request that is all rules is quoted whole where it fits, and leaves room for a rule that was said later."""
+    said = rules(20)
+    first = Quote("0.0", " ".join(rule.text for rule in said))
+    ledger = Ledger(first_request=first, latest_request=first, requests=(first,), constraints=(*said, RULE))
+    room = size(f"- {first.text}") + size(LATEST) + size(RULES) + size(f"- {RULE.text}") + 2
+
+    assert told(ledger, room).blocks == (f"{FIRST}\n- {first.text}", f"{RULES}\n- {RULE.text}")
+
+
 def test_the_same_words_stand_once() -> None:
     """B2: a rule said again stands once with its newest handle; what a quoted request says needs no line of its own."""
     again = Quote("8.0", RULE.text)
