@@ -131,13 +131,13 @@ def row_of(framework: Framework, age: str, requirements: tuple[str, ...]) -> Row
     """Install one version and run the framework's tests with it."""
     folder = ENVIRONMENTS / f"{framework.module}-{age}"
     python = folder / "bin" / "python"
-    installed = [subprocess.run([UV, "venv", "-q", "--allow-existing", folder], check=False)]
+    run(UV, "venv", "-q", "--allow-existing", folder)
     needed = ("pytest", "hypothesis", *requirements)
-    installed.append(run(UV, "pip", "install", "-q", "--upgrade", "--python", python, str(PROJECT), *needed))
+    installed = run(UV, "pip", "install", "-q", "--upgrade", "--python", python, PROJECT, *needed)
     version = run(UV, "pip", "show", "--python", python, framework.package).stdout
     found = re.search(r"^Version: (\S+)", version, re.MULTILINE)
     module = f"tests/frameworks/test_{framework.module}.py"
-    ended = run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", module) if found else installed[-1]
+    ended = run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", module) if found else installed
     lines = (ended.stdout or ended.stderr or "").strip().splitlines() or [""]
     tests = re.sub(r" in .*|, \d+ warnings?", "", lines[-1])
     result = "passed" if found and ended.returncode == 0 else "failed" if found else "not installed"
