@@ -4,7 +4,7 @@ LangGraph and deepagents take the same middleware. Each model call is made to fi
 changed. Messages are converted to OpenAI Chat to be counted and folded; those that are kept are sent as LangChain's own objects.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Unpack
 
 from langchain.agents.middleware import AgentMiddleware
@@ -25,12 +25,12 @@ class InfoldMiddleware(AgentMiddleware):
     """Makes each model call of an agent fit, records its usage, and recovers once from a refusal.
 
     The options are those of `SessionOptions`. Conversations are kept apart by LangGraph's `thread_id`, or by their messages if
-    there is none. The recall tool is offered to the model.
+    there is none. The recall tool is offered to the model, with an agent's own tools, once something was folded.
     """
 
     def __init__(self, **options: Unpack[SessionOptions]) -> None:
         super().__init__()
-        self.sessions = Sessions.from_options(options, format=FORMAT, recovers=True)
+        self.sessions = Sessions.from_options(options, format=FORMAT, recovers=True, recall=None)
         self.tools = [
             StructuredTool(
                 name=RECALL_TOOL_NAME,
@@ -87,11 +87,10 @@ def _thread() -> str | None:
 
 def _extras(request: ModelRequest) -> dict[str, Any]:
     """Return what is sent with the messages, to be counted, and the model's name."""
-    system = None if request.system_message is None else str(request.system_message.text)
     name = getattr(request.model, "model_name", None) or getattr(request.model, "model", None)
     return {
-        "system": system,
-        "tools": list(map(_tool, request.tools)),
+        "system": None if request.system_message is None else str(request.system_message.text),
+        "tools": list(map(_tool, request.tools)) if _without_recall(request.tools) else [],
         "model": name if isinstance(name, str) else None,
     }
 
@@ -104,7 +103,15 @@ def _tool(tool: Any) -> Any:
 
 
 def _fitted(request: ModelRequest, call: Call) -> ModelRequest:
-    return request.override(messages=call.restore(request.messages, _build)) if call.is_cut else request
+    """Return the request as it is sent; recall is offered with an agent's own tools, once there is something to recall."""
+    others = _without_recall(request.tools)
+    if call.is_cut:
+        return request.override(messages=call.restore(request.messages, _build), tools=request.tools if others else [])
+    return request if len(others) == len(request.tools) else request.override(tools=others)
+
+
+def _without_recall(tools: Sequence[Any]) -> list[Any]:
+    return [tool for tool in tools if getattr(tool, "name", None) != RECALL_TOOL_NAME]
 
 
 def _to_chat(message: BaseMessage) -> dict[str, Any]:
@@ -122,23 +129,19 @@ def _to_chat(message: BaseMessage) -> dict[str, Any]:
 def _build(item: dict[str, Any], original: Any) -> Any:
     """Return a message of LangChain's: a copy of the original with the new content, or a new one."""
     new = convert_to_messages([item])[0]
-    if original is None:
-        return new
     fields = ("content", "tool_calls", "invalid_tool_calls") if isinstance(original, AIMessage) else ("content",)
-    return original.model_copy(update={field: getattr(new, field) for field in fields})
+    return new if original is None else original.model_copy(update={field: getattr(new, field) for field in fields})
 
 
 def _reply(response: Any) -> list[dict[str, Any]]:
     """Return the reply as a body of OpenAI Chat, if there is one; a model call returns one of three types."""
     response = getattr(response, "model_response", response)  # of an `ExtendedModelResponse`
     messages = response.result if isinstance(response, ModelResponse) else [response]
-    reply = next((message for message in messages if isinstance(message, AIMessage)), None)
-    if reply is None:
+    if (reply := next((message for message in messages if isinstance(message, AIMessage)), None)) is None:
         return []
-    finish = reply.response_metadata.get("finish_reason", "stop")
-    body: dict[str, Any] = {"choices": [{"message": _to_chat(reply), "finish_reason": finish}]}
-    usage = reply.usage_metadata
-    if usage is not None:
+    choice = {"message": _to_chat(reply), "finish_reason": reply.response_metadata.get("finish_reason", "stop")}
+    body: dict[str, Any] = {"choices": [choice]}
+    if usage := reply.usage_metadata:
         body["usage"] = {
             "prompt_tokens": usage["input_tokens"],
             "completion_tokens": usage["output_tokens"],
