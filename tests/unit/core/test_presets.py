@@ -171,9 +171,9 @@ def test_infold_in_numbers() -> None:
     assert (INFOLD.trigger, INFOLD.target) == (share(0.95), share(0.45))
     assert (INFOLD.tail.size, INFOLD.tail.minimum_tokens, INFOLD.tail.maximum_tokens) == (share(0.075), 4_000, 20_000)
     assert (INFOLD.summary.size, INFOLD.summary.minimum_tokens, INFOLD.summary.maximum_tokens) == (
-        share(0.12),
+        share(0.11),
         200,
-        8_000,
+        7_500,
     )
     assert (INFOLD.prune.keep, INFOLD.prune.minimum, INFOLD.prune.enough) == (share(0.1), share(0.1), share(0.6))
     assert (INFOLD.prune.timing, INFOLD.prune.genuine_turns, INFOLD.prune.arguments) == ("at-trigger", True, True)
