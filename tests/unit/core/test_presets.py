@@ -167,7 +167,7 @@ def test_opencode_1_18_keeps_a_clamped_tail() -> None:
 
 
 def test_infold_in_numbers() -> None:
-    """S1.8: trigger 95 %, target 45 %, a tail of 7.5 % from 4,000 to 20,000, a summary of 12 % up to 8,000 tokens."""
+    """S1.8: trigger 95 %, target 45 %, a tail of 7.5 % from 4,000 to 20,000, a summary of 11 % up to 7,500 tokens."""
     assert (INFOLD.trigger, INFOLD.target) == (share(0.95), share(0.45))
     assert (INFOLD.tail.size, INFOLD.tail.minimum_tokens, INFOLD.tail.maximum_tokens) == (share(0.075), 4_000, 20_000)
     assert (INFOLD.summary.size, INFOLD.summary.minimum_tokens, INFOLD.summary.maximum_tokens) == (
