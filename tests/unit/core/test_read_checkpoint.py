@@ -155,3 +155,14 @@ def test_what_was_left_out_is_not_a_fact() -> None:
     assert "more" in text
 
     assert not any("more" in words for words in texts(read_checkpoint(text, "0.0").constraints))
+
+
+def test_files_that_share_a_line_are_read_each() -> None:
+    """B43: where there are too many files for a line each, those that share one are read back one by one."""
+    text = "\n".join((OPENING, "Files changed, newest first:", "- a.py: written", "- edited: b.py, src/c.py"))
+
+    assert [(fact.path, fact.operation, fact.edits) for fact in read_checkpoint(text, "0.0").files] == [
+        ("src/c.py", "edited", 1),
+        ("b.py", "edited", 1),
+        ("a.py", "written", 1),
+    ]
