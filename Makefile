@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 CORE_TESTS := tests/unit/core tests/unit/session tests/invariants
+ELSEWHERE := tests/architecture tests/frameworks  # run by `check` and by `frameworks`
 SHORT := not corpus and not long
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
 
@@ -46,7 +47,7 @@ test: $(VENV)/.dev  ## Run the tests, with 100 % branch coverage demanded of cor
 	$(BIN)/coverage run -m pytest -q -n 2 --dist worksteal -m "$(SHORT)" $(CORE_TESTS)
 	@$(BIN)/coverage combine -q
 	$(BIN)/coverage report --include='src/infold/core/*' --skip-covered --fail-under=100
-	$(BIN)/python -m pytest -q -n 3 --dist worksteal -m "$(SHORT)" tests $(addprefix --ignore=,$(CORE_TESTS))
+	$(BIN)/python -m pytest -q -n 3 --dist worksteal -m "$(SHORT)" tests $(addprefix --ignore=,$(CORE_TESTS) $(ELSEWHERE))
 
 test-all: test soak  ## Run all tests: also the long ones, those over real sessions, and a thousand kills of writers and sessions
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "long or corpus"

@@ -34,7 +34,7 @@ def test_d12_the_prefix_changes_only_when_much_is_freed() -> None:
     ]
     pruned = [event for request in requests for event in request.compaction.events if isinstance(event, Pruned)]
 
-    assert len(pruned) >= 3
+    assert len(pruned) >= 2
     assert len(broken) == sum(bool(request.compaction.steps) for request in requests) <= len(requests) // 8
     assert all(event.freed_tokens > 0.1 * inputs.budget.usable_tokens for event in pruned)
 
@@ -64,7 +64,7 @@ def test_d12_what_was_pruned_before_does_not_keep_the_newer_from_going() -> None
         if isinstance(step, Prune)
     ]
 
-    assert len(pruned) >= 3
+    assert len(pruned) >= 2
     assert sum(map(len, pruned)) == len(set().union(*pruned))
 
 

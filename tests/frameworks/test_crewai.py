@@ -5,14 +5,16 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from tempfile import mkdtemp
 from typing import Any
 
 import pytest
 
+if find_spec("crewai") is None:
+    pytest.skip("could not import 'crewai'", allow_module_level=True)
 os.environ.update(OTEL_SDK_DISABLED="true", CREWAI_DISABLE_TELEMETRY="true", CREWAI_TRACING_ENABLED="false")
 os.environ["CREWAI_STORAGE_DIR"] = mkdtemp()  # CrewAI keeps outputs of tasks on disk, in a form that differs by version
-pytest.importorskip("crewai")
 
 from crewai import Agent, Crew, Task
 from crewai.hooks import register_before_llm_call_hook, unregister_before_llm_call_hook

@@ -25,7 +25,7 @@ RULES = (
 )
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(
     st.sampled_from(RULES),
     st.lists(st.sampled_from(RULES), min_size=1, max_size=3, unique=True),
@@ -76,10 +76,10 @@ def test_what_a_person_said_stands_or_was_told(history: tuple[Message, ...], inp
 
 
 def long_session(opening: str, later: list[str], window: int, every: int) -> tuple[Message, ...]:
-    """A session of some fifteen windows: an opening request, rules given on the way, and tool output in between."""
+    """A session of some eighteen windows: an opening request, rules given on the way, and tool output in between."""
     drafts: list[Message] = [user(opening)]
     step = window // 8
-    for number in range(120):
+    for number in range(144):
         drafts += [calls("bash", arguments=f'{{"command":"make part{number}"}}'), result(step)]
         if number % 20 == 5 and number // 20 < len(later):
             drafts += [replies("Part done."), user(f"Good. {later[number // 20]} Now part {number}.")]

@@ -39,7 +39,7 @@ SMALLEST_WINDOW, LARGEST_WINDOW = 512, 100_000_000
 _LOCAL_ENDINGS = (".local", ".localhost", ".internal", ".lan", ".home.arpa")
 _REQUEST_PATH = re.compile(r"/(?:chat/completions|responses|messages|models/[^/]+:\w+)$")
 _VERSION = re.compile(r"/v\d\w*$")
-_NUM_CTX = re.compile(r"^\s*num_ctx\s+(\d{1,12})\s*$", re.MULTILINE)
+_NUM_CTX = re.compile(r"^[ \t]*num_ctx[ \t]+(\d{1,12})[ \t\r]*$", re.MULTILINE)
 
 _FIELDS = (
     "loaded_context_length",  # LM Studio

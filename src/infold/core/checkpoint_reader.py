@@ -65,7 +65,7 @@ _FILE = re.compile(rf"(.+?): ({_OPERATION})(?: \((\d+) times\))?")
 _FOLDER = re.compile(r"Paths below are in (\S.*) unless they begin with a slash\.")
 _COMMAND = re.compile(r"`(.+?)`(?: → (?:(ok|exit (-?\d{1,3}))(?: \((.*)\))?|(.*)))?", re.DOTALL)
 _ASKED = re.compile(r' \(asked: "([^\n]*)"\)\Z')
-_TODO = re.compile(r"\[([^\]\n]*)\] (.+)", re.DOTALL)
+_TODO = re.compile(r"\[([^\]\n]{0,60})\] (.+)", re.DOTALL)
 _ERROR = re.compile(r"(.+?): (.+)", re.DOTALL)
 
 

@@ -136,7 +136,7 @@ _PATCH_OPERATIONS: dict[str, FileOperation] = {
 
 _TELLING = re.compile(
     r"(?<![\w./@+-])(?:[\w.@+-]*/[\w./@+-]*\w|(?=\w*?(?:[a-z][A-Z]|_|\d))[A-Za-z_]\w{4,}|[A-Z][A-Z0-9]{4,}|"
-    r"[A-Z]{2,}-\d[\w-]*|\d[\d,.]*\d\d)(?!\w)"
+    r"[A-Z]{2,}-\d[\w-]*|\d[\d,.]{0,30}\d\d)(?!\w)"
 )
 """A path, a name that is unlike a word (a digit, an underscore, camel case or capitals in it), or a value."""
 

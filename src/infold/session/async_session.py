@@ -136,7 +136,11 @@ class AsyncSession:
         await self._run(self._session.record, reply, stamp)
 
     async def recover(self, error: object) -> Ready | None:
-        return await self._run(self._session.recover, error)
+        try:
+            return await self._run(self._session.recover, error)
+        except CancelledError:
+            self._session._forget_recovery()  # noqa: SLF001 - the two are one session
+            raise
 
     async def add(self, messages: Sequence[Message], *, longest_tokens: int = 0) -> None:
         await self._run(self._session.add, messages, longest_tokens=longest_tokens)

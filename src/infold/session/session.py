@@ -623,6 +623,10 @@ class Session:
             raise self._exceeded()
         return ready
 
+    def _forget_recovery(self) -> None:
+        """Take it that the request which `recover` made smaller was never sent: the next refusal is of the one before."""
+        self._rejections = 0
+
     def _recover_thinking(self, history: History) -> Ready | None:
         """Remove all thinking from a request that was refused for it, and remember that the model binds it.
 

@@ -258,11 +258,12 @@ def test_what_was_used_while_a_summary_was_written_is_sent() -> None:
     pool = SessionPool(MemoryStore(), SessionSettings(window=WINDOW, background=True, on_event=hear))
     items: list[Item] = [{"role": "user", "content": "Port the importer."}]
     for number in range(60):
-        managed = pool.begin(request_of(items, model=MODEL), provider if not provider.bodies else no_model)
+        managed = pool.begin(request_of(items, model=MODEL), no_model if written.is_set() else provider)
         sent = managed.content
         if compactions(events):
             break
-        command = "ping $quay_port" if provider.bodies and written.wait(30) else "make part"
+        is_begun = managed.session._background.is_busy
+        command = "ping $quay_port" if is_begun and written.wait(30) else "make part"
         call = {
             "id": f"c{number}",
             "type": "function",

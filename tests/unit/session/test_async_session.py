@@ -254,6 +254,35 @@ def test_a_refused_request_is_made_smaller_once(store: FullStore) -> None:
 # Cancelled.
 
 
+def test_a_smaller_request_that_nobody_received_is_made_again(store: FullStore) -> None:
+    """B8, B13: the task is cancelled just when the request was made smaller; asked again, the session gives that request."""
+    refused = {"error": {"message": "prompt is too long: 21000 tokens > 8192 maximum"}}
+
+    async def live() -> None:
+        session = await opened(store, 64_000)
+        await grow(session, 20)
+        loop, recover = asyncio.get_running_loop(), session._session.recover
+
+        def cancelled_at_the_end(error: object) -> Any:
+            ready = recover(error)
+            loop.call_soon_threadsafe(recovering.cancel)
+            return ready
+
+        session._session.recover = cancelled_at_the_end  # type: ignore[method-assign]
+        recovering = asyncio.ensure_future(session.recover(refused))
+        with pytest.raises(asyncio.CancelledError):
+            await recovering
+        session._session.recover = recover  # type: ignore[method-assign]
+
+        ready = await session.recover(refused)
+        assert ready is not None
+        assert ready.gauge.upper_tokens <= 8_192
+        with pytest.raises(WindowExceeded):
+            await session.recover(refused)
+
+    run(live())
+
+
 async def interrupted(session: AsyncSession, act: Callable[[], Awaitable[object]], begun: asyncio.Event) -> bool:
     """Cancel a call as soon as it asks the model; whether it did."""
     task = asyncio.ensure_future(act())
