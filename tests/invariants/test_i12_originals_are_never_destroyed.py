@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infold.core.entries import MessageEntry, encode_entry, handle_of
@@ -73,7 +73,7 @@ def test_i12_resuming_and_forking_give_the_same_view(name: str, tmp_path: Path) 
 
 
 @pytest.mark.slow
-@EXAMPLES
+@settings(parent=EXAMPLES, max_examples=50)
 @given(st.sampled_from(sorted(PRESETS)), st.lists(st.integers(3, 9), min_size=2, max_size=4), st.booleans())
 def test_i12_undoing_everything_gives_everything_back(name: str, rounds: list[int], has_model: bool) -> None:
     """B1, B20: compactions made one upon the other and undone in turn leave the view that there would be without them."""

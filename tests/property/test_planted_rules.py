@@ -38,7 +38,9 @@ def seen(language: str, window: int) -> Seen:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("window", "least"), [(16_000, 0.92), (32_000, 0.98), (64_000, 0.98)])
+@pytest.mark.parametrize(
+    ("window", "least"), [(16_000, 0.92), (32_000, 0.98), pytest.param(64_000, 0.98, marks=pytest.mark.long)]
+)
 def test_planted_rules_stand_word_for_word(window: int, least: float) -> None:
     """B38: rules with and without marking words, in six languages, alone, in long messages and next to pastes."""
     all_seen = [seen(language, window) for language in TONGUES]
