@@ -8,7 +8,7 @@ SHORT := not corpus and not long
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-all agents frameworks live soak audit check format bench clean
+.PHONY: help run demo test test-all agents frameworks live soak audit check docs format bench clean
 
 help:  ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## / — /' | sort
@@ -72,11 +72,16 @@ audit:  ## Look up known vulnerabilities of what is installed, where a vulnerabi
 	@$(BIN)/uv pip freeze --python $(BIN)/python | grep -v '^-e' > $(VENV)/audit/installed.txt
 	$(VENV)/audit/bin/pip-audit --requirement $(VENV)/audit/installed.txt --no-deps --disable-pip
 
-check: $(VENV)/.dev  ## Format, lint, types, architecture
+check: $(VENV)/.dev  ## Format, lint, types, architecture, the documentation site
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/architecture
+	$(BIN)/python docs/site.py
+
+docs: $(VENV)/.dev  ## Build the documentation site into build/site, offline; a broken link fails
+	$(BIN)/python docs/site.py
+	@echo "look at it: $(BIN)/python -m http.server --directory build/site --bind 127.0.0.1 8000"
 
 format: $(VENV)/.dev  ## Put the code in order
 	$(BIN)/ruff format .
@@ -89,4 +94,4 @@ bench: $(VENV)/.dev  ## Measure speed, weight and estimator error; writes benchm
 	$(BIN)/python benchmarks/engine.py --write
 
 clean:  ## Remove what was built
-	rm -rf $(VENV) .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis build

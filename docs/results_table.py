@@ -1,7 +1,7 @@
-"""Write or check the table of measured results in `README.md`.
+"""Write or check the tables of results: five rows in `README.md`, all of them in `docs/concepts/measurements.md`.
 
-    python docs/results_table.py           exits 1 and shows the difference if the table is stale
-    python docs/results_table.py --write   brings it up to date
+    python docs/results_table.py           exits 1 and shows the difference if a table is stale
+    python docs/results_table.py --write   brings them up to date
 
 Every number comes from a file in `benchmarks/results/`, which the command in the same row writes. A figure of the core that was
 not recorded is called so; all other rows appear once their files exist.
@@ -15,10 +15,11 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["current", "main", "refreshed", "rows"]
+__all__ = ["TABLES", "current", "headlines", "main", "refreshed", "rows"]
 
 PROJECT = Path(__file__).parents[1]
-PAGE = PROJECT / "README.md"
+README = PROJECT / "README.md"
+MEASUREMENTS = PROJECT / "docs" / "concepts" / "measurements.md"
 RESULTS = PROJECT / "benchmarks" / "results"
 
 BEGIN = "<!-- begin results: written by docs/results_table.py -->"
@@ -41,28 +42,37 @@ SHOWN = {
     "none": "nothing done",
 }
 
+FIRST_LOOK = {"infold": "infold", "langchain summarisation, usage": "LangChain's summarisation", "none": "nothing done"}
+
 Row = tuple[str, str, str]
 Record = Mapping[str, Any]
+Choice = Callable[[Callable[[str], Record]], Iterator[Row]]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Check the table or, asked to, write it; the answer is the exit status."""
-    parser = argparse.ArgumentParser(description="check the README's table of results, or bring it up to date")
-    parser.add_argument("--write", action="store_true", help="write the table instead of checking it")
+    """Check the tables or, asked to, write them; the answer is the exit status."""
+    parser = argparse.ArgumentParser(description="check the tables of results, or bring them up to date")
+    parser.add_argument("--write", action="store_true", help="write the tables instead of checking them")
     write = parser.parse_args(arguments).write
-    page = PAGE.read_text("utf-8")
-    wanted = current(page)
+    stale = [_check(path, chosen, write=write) for path, chosen in TABLES]
+    return int(any(stale))
+
+
+def _check(path: Path, chosen: Choice, *, write: bool) -> bool:
+    """Whether the table of a page stays stale: it is written, or the difference is shown."""
+    page = path.read_text("utf-8")
+    wanted = current(page, chosen=chosen)
     if write:
-        PAGE.write_text(wanted, "utf-8")
-        return 0
+        path.write_text(wanted, "utf-8")
+        return False
     before, after = page.splitlines(keepends=True), wanted.splitlines(keepends=True)
-    sys.stdout.writelines(difflib.unified_diff(before, after, "README.md", "as it should be", n=0))
-    return int(page != wanted)
+    sys.stdout.writelines(difflib.unified_diff(before, after, path.name, "as it should be", n=0))
+    return page != wanted
 
 
-def current(page: str, results: Path = RESULTS) -> str:
-    """The page with the table as the recorded results have it now."""
-    return refreshed(page, _block(results))
+def current(page: str, results: Path = RESULTS, *, chosen: Choice | None = None) -> str:
+    """The page with its table as the recorded results have it now; all rows unless others are chosen."""
+    return refreshed(page, _block(results, chosen or rows))
 
 
 def refreshed(page: str, text: str) -> str:
@@ -70,8 +80,59 @@ def refreshed(page: str, text: str) -> str:
     before, begun, rest = page.partition(BEGIN)
     _, ended, after = rest.partition(END)
     if not begun or not ended:
-        raise ValueError(f"README.md lacks {BEGIN} or {END}")
+        raise ValueError(f"the page lacks {BEGIN} or {END}")
     return f"{before}{BEGIN}\n\n{text}\n\n{END}{after}"
+
+
+def headlines(recorded: Callable[[str], Record]) -> Iterator[Row]:
+    """Five rows for a first look; one whose results are not recorded is left out."""
+    yield from _peer_headlines(recorded("peers"))
+    for what, figure, command in _engine_rows(recorded("engine")):
+        if what.startswith("`prepare_new`"):
+            yield "CPU time that a stored session adds to a request", figure.replace(" CPU", ""), command
+    servers = {row["server"]: row["cpu_ms"] for row in recorded("gateway").get("servers", ())}
+    if {"infold", "relay", "litellm"} <= servers.keys():
+        shown = (("infold", "infold"), ("litellm", "LiteLLM's proxy"))
+        times = ", ".join(f"{name} {servers[server] / servers['relay']:.1f} times" for server, name in shown)
+        what = "CPU of the server under 50 streams, against a relay that changes nothing"
+        yield what, times, f"`{recorded('gateway')['command']}`"
+    errors = recorded("estimate_error")
+    kinds = errors.get("passages", {})
+    if {"code", "zh"} <= kinds.keys():
+        ours, quarter = (
+            f"{kinds['code'][field]:g} % in code, {kinds['zh'][field]:g} % in Chinese"
+            for field in ("error", "error_of_quarter")
+        )
+        figure = f"infold {ours}; characters / 4: {quarter}"
+        yield "mean error of a token count without a tokeniser", figure, f"`{errors.get('command', ERRORS)}`"
+
+
+def _peer_headlines(peers: Record) -> Iterator[Row]:
+    command = f"`{peers.get('command', PEERS)}`"
+    played = {row["strategy"]: row["figures"] for row in peers.get("rows", ()) if _is_shown(row)}
+    names = {name: shown for name, shown in FIRST_LOOK.items() if name in played}
+    if names:
+        costs = ", ".join(f"{shown} ${played[name]['cost']:.2f}" for name, shown in names.items())
+        yield "cost of an agent's session of 156 requests in a window of 60,000 tokens", costs, command
+        faults = ", ".join(f"{shown} {_faulty(played[name])}" for name, shown in names.items())
+        yield (
+            "requests of it that were too large, or lacked the user's rule (faked summaries do not repeat it)",
+            faults,
+            command,
+        )
+
+
+def _is_shown(row: Record) -> bool:
+    return (row["history"], row["window_tokens"]) == ("trajectory", 60_000)
+
+
+def _faulty(figures: Record) -> str:
+    faults = [
+        f"{figures[name]} {words}"
+        for name, words in (("over_window", "too large"), ("without_rule", "without it"))
+        if figures[name]
+    ]
+    return ", ".join(faults) or "0"
 
 
 def rows(recorded: Callable[[str], Record]) -> Iterator[Row]:
@@ -86,14 +147,14 @@ def rows(recorded: Callable[[str], Record]) -> Iterator[Row]:
     yield from _core_rows(recorded("core"))
 
 
-def _block(results: Path) -> str:
+def _block(results: Path, chosen: Choice) -> str:
     def recorded(name: str) -> Record:
         return _recorded(results / f"{name}.json")
 
-    table = [("what", "measured", "reproduce with"), ("---", "---", "---"), *rows(recorded)]
+    table = [("what", "result", "reproduce with"), ("---", "---", "---"), *chosen(recorded)]
     lines = [f"| {' | '.join(cells)} |" for cells in table]
     machine = recorded("core").get("machine")
-    return "\n".join([*lines, "", f"Measured on {machine}."] if machine else lines)
+    return "\n".join([*lines, "", f"Run on {machine}."] if machine else lines)
 
 
 def _recorded(path: Path) -> Record:
@@ -273,6 +334,9 @@ def _faults(row: Record) -> str:
         f"{row['breaks']} prefix breaks, {row['cpu_ms']:.1f} ms"
     )
 
+
+TABLES: tuple[tuple[Path, Choice], ...] = ((README, headlines), (MEASUREMENTS, rows))
+"""Each page with a table, and the rows it has."""
 
 if __name__ == "__main__":
     sys.exit(main())
