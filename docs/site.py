@@ -30,6 +30,7 @@ PROJECT = Path(__file__).parents[1]
 CONFIGURATION = PROJECT / "mkdocs.yml"
 INDEX = PROJECT / "docs" / "README.md"
 HOME = PROJECT / "README.md"
+STYLE = PROJECT / "docs" / "site.css"
 MARK = PROJECT / "src" / "infold" / "gateway" / "page" / "static" / "mark.svg"
 
 FENCED = re.compile(r"^```[^\n`]*\n.*?^```$", re.MULTILINE | re.DOTALL)
@@ -107,7 +108,8 @@ def write_pages(folder: Path) -> None:
             shutil.copyfile(page.file, target)
             continue
         target.write_text(render(page, found), "utf-8")
-    shutil.copyfile(MARK, docs / "mark.svg")
+    for file in (MARK, STYLE):
+        shutil.copyfile(file, docs / file.name)
     sections = navigation()
     (docs / "llms.txt").write_text(_llms(sections, found), "utf-8")
     (docs / "llms-full.txt").write_text(_llms_full(sections, found), "utf-8")

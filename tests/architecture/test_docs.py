@@ -118,6 +118,19 @@ def test_index_names_every_page() -> None:
     assert [name_of(page) for page in sorted(DOCS.rglob("*.md")) if page != index and page not in linked] == []
 
 
+def test_examples_name_current_models() -> None:
+    """No code block of a guide, and not the README, names a model of a generation that is being retired."""
+    retired = re.compile(r"gpt-(?:3|4|5\b(?!\.))|claude-(?:\w+-)?[34][-.]|gemini-[12]")
+    guides = [PROJECT / "README.md", START, *sorted((DOCS / "guides").rglob("*.md"))]
+
+    assert [
+        (name_of(page), found[0])
+        for page in guides
+        for block in blocks(page.read_text("utf-8"))
+        if (found := retired.search(block.text))
+    ] == []
+
+
 def test_presets_are_told() -> None:
     """Each preset is named on some page of the docs."""
     assert [name for name in PRESETS if f"`{name}`" not in _all_docs()] == []

@@ -15,6 +15,12 @@ from .sources import PROJECT
 from .test_docs import blocks, examples, printed
 
 README = (PROJECT / "README.md").read_text("utf-8")
+OPENED = sorted(
+    page
+    for folder in ("guides", "guides/frameworks", "concepts")
+    for page in (PROJECT / "docs" / folder).glob("*.md")
+    if page.stem not in {"page", "replay"}
+)
 LONGEST_README = 105
 LONGEST_EXAMPLE = 11
 LONGEST_OUTPUT = 4
@@ -78,6 +84,15 @@ def test_words_are_explained() -> None:
 
     assert unexplained(README) == []
     assert unexplained(first_steps) == []
+
+
+@pytest.mark.parametrize("page", OPENED, ids=lambda page: page.stem)
+def test_pages_open_in_plain_words(page: Path) -> None:
+    """The first paragraph of a guide or concept says what the page is for, without a word that only the glossary explains."""
+    paragraph = page.read_text("utf-8").split("\n\n")[1]
+
+    assert not paragraph.startswith(("#", "```", "|", "!", "-"))
+    assert unexplained(paragraph) == []
 
 
 # The programs that read and write it.
