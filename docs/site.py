@@ -72,6 +72,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("folder", nargs="?", type=Path, default=PROJECT / "build" / "site")
     parser.add_argument("--pages", action="store_true", help="only write the pages and their configuration")
     options = parser.parse_args(arguments)
+    if options.folder.exists() and any(options.folder.iterdir()) and not (options.folder / "llms.txt").exists():
+        parser.error(f"{options.folder} has files that are not a built site; name another folder")
     if options.pages:
         write_pages(options.folder)
         return 0
