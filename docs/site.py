@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from os.path import relpath
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import infold
 
@@ -185,6 +186,8 @@ def _target(link: str, file: Path) -> Path | None:
 def render(page: Page, found: dict[Path, Page]) -> str:
     """A page as the site has it: links lead to pages of the site, fences name a language."""
     text = page.file.read_text("utf-8")
+    if page.file.suffix == ".ipynb":
+        return _notebook(json.loads(text))
     if not page.is_markdown:
         name = page.file.relative_to(PROJECT).as_posix()
         language = LANGUAGES.get(page.file.suffix, "text")
@@ -195,6 +198,24 @@ def render(page: Page, found: dict[Path, Page]) -> str:
         end = fenced.end()
     pieces.append(_moved(text[end:], page, found))
     return "".join(pieces)
+
+
+def _notebook(notebook: dict[str, Any]) -> str:
+    """A notebook as a page: its text, its code, and what it printed and drew when it was last run."""
+    shown = []
+    for cell in notebook["cells"]:
+        source = "".join(cell["source"])
+        shown.append(f"```python\n{source}\n```" if cell["cell_type"] == "code" else source)
+        for output in cell.get("outputs", ()):
+            data = output.get("data", {})
+            printed = "".join(output.get("text", data.get("text/plain", "")))
+            if "image/png" in data:
+                shown.append(
+                    f"![what the code above draws](data:image/png;base64,{''.join(data['image/png']).strip()})"
+                )
+            elif printed:
+                shown.append(f"```text\n{printed.rstrip()}\n```")
+    return "\n\n".join([*shown, ""])
 
 
 def _fence(fence: re.Match[str]) -> str:

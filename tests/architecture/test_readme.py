@@ -21,7 +21,7 @@ OPENED = sorted(
     for page in (PROJECT / "docs" / folder).glob("*.md")
     if page.stem not in {"page", "replay"}
 )
-LONGEST_README = 105
+LONGEST_README = 100
 LONGEST_EXAMPLE = 11
 LONGEST_OUTPUT = 4
 

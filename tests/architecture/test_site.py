@@ -1,9 +1,12 @@
 """The site has every page: the navigation is read from `docs/README.md`, and links are rewritten to where pages stand."""
 
+import json
 import re
 from importlib.util import module_from_spec, spec_from_file_location
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import ModuleType
+
+import pytest
 
 from .sources import PROJECT
 from .test_docs import DOCS, links, pages
@@ -69,7 +72,32 @@ def test_programs_find_every_page(tmp_path: Path) -> None:
     assert "### WindowExceeded" in whole
 
 
-def test_a_page_is_rewritten(tmp_path: Path) -> None:
+def test_a_notebook_becomes_a_page(tmp_path: Path) -> None:
+    """Its text, code, printed lines and drawings are shown in order."""
+    drawn = {"output_type": "display_data", "data": {"image/png": "AAAA", "text/plain": ["<Figure>"]}}
+    cells = [
+        {"cell_type": "markdown", "source": ["# Title\n", "Text."]},
+        {"cell_type": "code", "source": ["draw()"], "outputs": [{"output_type": "stream", "text": ["1\n"]}, drawn]},
+    ]
+    file = tmp_path / "example.ipynb"
+    file.write_text(json.dumps({"cells": cells}), "utf-8")
+    page = SITE.render(SITE.Page(file, PurePosixPath("example.md")), FOUND)
+
+    assert page.startswith("# Title\nText.\n\n```python\ndraw()\n```\n\n```text\n1\n```\n\n![")
+    assert "data:image/png;base64,AAAA" in page
+    assert "<Figure>" not in page
+
+
+def test_other_folders_are_spared(tmp_path: Path) -> None:
+    """A folder with files that are not a site is neither emptied nor written to."""
+    (tmp_path / "mine.txt").write_text("mine", "utf-8")
+
+    with pytest.raises(SystemExit):
+        SITE.main([str(tmp_path)])
+    assert [file.name for file in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_a_page_is_rewritten() -> None:
     """Fences name a language alone; links to sources lead to a page with the source; examples in code stay as they are."""
     guide = SITE.render(FOUND[DOCS / "guides" / "fit.md"], FOUND)
     tour = SITE.render(FOUND[DOCS / "tour.md"], FOUND)
