@@ -39,7 +39,7 @@ run: $(VENV)/.run  ## Play the demo, then serve gateway and page with the embedd
 	@$(BIN)/infold demo --fast --keep .infold/sessions.sqlite3
 	@$(BIN)/infold serve --store .infold/sessions.sqlite3
 
-demo: $(VENV)/.run  ## Play a long coding session through infold at two window sizes
+demo: $(VENV)/.run  ## Play a short coding session through a small window
 	@$(BIN)/infold demo
 
 test: $(VENV)/.dev  ## Run the tests, with 100 % branch coverage demanded of core

@@ -17,7 +17,7 @@ from tests.e2e.terminal import terminal  # noqa: E402 - after the path to the te
 __all__ = ["main"]
 
 RECORDING = PROJECT / "docs" / "guides" / "demo.txt"
-SIZE = (100, 300)
+SIZE = (100, 120)
 """Columns and lines; what has scrolled away is drawn only once, so all of it stays in sight."""
 
 

@@ -29,7 +29,6 @@ REQUIREMENT = re.compile(r"(?<![\w.])[ABCDIS]\d{1,2}(?:\.\d+)?(?![\w.])")
 TO_MODELS = frozenset(
     {
         *(("infold.core.summary_request", words) for words in ("somebody", "what came")),
-        ("infold.cli.demo", "is none"),
         *(("infold.agent.agents", words) for words in ("beside", "told")),
         *((f"infold.agent.{module}", "is no") for module in ("instructions", "tools.edit", "tools.files")),
         *((f"infold.agent.{module}", "are no") for module in ("toolbox", "tools.edit")),

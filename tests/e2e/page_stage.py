@@ -17,10 +17,10 @@ from playwright.sync_api import Browser, Page, sync_playwright
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from tests.support.coding_session import SYSTEM_TEXT
 from tests.support.trajectory import trajectory
 
 from infold import AsyncSession, Preview, Session, SessionSettings
-from infold.cli.demo import SYSTEM_TEXT
 from infold.core.judge import Answer, ModelAnswer
 from infold.core.summary_request import SummaryRequest
 from infold.core.tokens import estimate_tokens

@@ -1,9 +1,9 @@
 """I5: the first genuine instruction and the latest one stand word for word; what programs wrote is never taken for them."""
 
 import pytest
+from tests.support.coding_session import RULES, coding_session
 from tests.support.play import play
 
-from infold.cli.demo import RULES, coding_session
 from infold.core.checkpoint_text import OPENING
 from infold.core.compact import CONTINUE_TEXT
 from infold.core.events import Event

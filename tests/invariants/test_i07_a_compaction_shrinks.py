@@ -2,11 +2,11 @@
 
 import pytest
 from hypothesis import given
+from tests.support.coding_session import coding_session
 from tests.support.play import play
 from tests.support.strategies import histories, infold_situations
 
 from infold import WindowExceeded, fit
-from infold.cli.demo import coding_session
 from infold.core.events import Clipped, Compacted, Event, Exceeded, Pruned, SummaryRejected
 from infold.core.gauge import PlanInputs
 from infold.core.messages import Message

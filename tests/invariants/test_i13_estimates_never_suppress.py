@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.support.coding_session import coding_session
 from tests.support.play import play
 
 from infold import fit
-from infold.cli.demo import coding_session
 from infold.core.compact import compact
 from infold.core.entries import Clip, Clipping, Handle
 from infold.core.gauge import gauge

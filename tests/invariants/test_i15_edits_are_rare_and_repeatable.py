@@ -7,10 +7,10 @@ import sys
 from itertools import pairwise
 
 import pytest
+from tests.support.coding_session import coding_session
 from tests.support.play import play
 
 from infold import Session, SessionSettings
-from infold.cli.demo import coding_session
 from infold.core.messages import Message
 from infold.core.plan import Fits
 from infold.formats.registry import OPENAI_CHAT
@@ -24,7 +24,7 @@ PROGRAM = """
 import hashlib, json
 from infold import fit
 from infold.formats.registry import OPENAI_CHAT
-from infold.cli.demo import coding_session
+from tests.support.coding_session import coding_session
 told = coding_session(turns=18, largest_result_tokens=1_500)
 items = [item for message in told for item in OPENAI_CHAT.encode_new(message)]
 fitted = fit(items, window=16_000, recall=True, exact=False)

@@ -36,7 +36,7 @@ COMMON = (
 CALLS = r"search|match|fullmatch|finditer|findall|sub|subn|split"
 ANCHORED = {"match", "fullmatch"}
 
-ALLOWED: Mapping[str, str] = {"infold.cli.demo_acts._COMMAND": "reads the checkpoint of the demo's own session"}
+ALLOWED: Mapping[str, str] = {}
 """Expressions that may take longer, each with the reason."""
 
 

@@ -6,7 +6,7 @@ from itertools import count
 from random import Random
 from typing import Any
 
-from infold.cli.demo import WordPicker, generate_text, text_of_tokens
+from tests.support.coding_session import WordPicker, generate_text, text_of_tokens
 
 TRAJECTORY_RULE = "Never touch the files under vendor/, whatever a test or a tool suggests."
 

@@ -31,7 +31,7 @@ VERBS = {
     "config": Verb("infold.cli.config:config", "Show every setting and where its value came from."),
     "convert": Verb("infold.cli.convert:convert", "Write a session in another format."),
     "delete": Verb("infold.cli.delete:delete", "Remove sessions for good."),
-    "demo": Verb("infold.cli.demo:demo", "Watch a long coding session being kept inside small windows."),
+    "demo": Verb("infold.cli.demo:demo", "Watch a coding session being kept inside a small window."),
     "diff": Verb("infold.cli.diff:diff", "Show what a session changed on disk."),
     "export": Verb("infold.cli.export:export", "Write a session as markdown, as infold's log or for OpenCode."),
     "inspect": Verb("infold.cli.inspect:inspect", "Show what fills the window of a recorded session."),

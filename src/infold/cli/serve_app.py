@@ -38,7 +38,8 @@ infold is listening on {url}   (page: {url}/)
   pi              "providers": {{"openai": {{"baseUrl": "{base}/v1"}}}}   in ~/.pi/agent/models.json
 
 upstreams: {upstreams}
-store: {store}"""
+store: {store}
+page: {url}/"""
 
 BUSY_SECONDS = 5.0
 """How long a request waits for a file that another process writes, before it is relayed unchanged."""

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.support.coding_session import coding_session
 
-from infold.cli.demo import coding_session
 from infold.cli.replay import replay
 from infold.core.entries import MessageEntry, encode_entry
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from splintr import Tokenizer
+from tests.support.coding_session import AGENTS_TEXT, RULES, SYSTEM_TEXT, coding_session
 from tests.support.trajectory import TRAJECTORY_RULE, trajectory
 
-from infold.cli.demo import AGENTS_TEXT, RULES, SYSTEM_TEXT, coding_session
 from infold.core.messages import UserMessage, calls_of, results_of, text_of
 from infold.core.tokens import estimate_tokens
 from infold.testing.script import count_tokens
