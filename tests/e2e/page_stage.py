@@ -21,6 +21,8 @@ from tests.support.coding_session import SYSTEM_TEXT
 from tests.support.trajectory import trajectory
 
 from infold import AsyncSession, Preview, Session, SessionSettings
+from infold.catalogue import Prices, lookup
+from infold.core.budget import budget_for
 from infold.core.judge import Answer, ModelAnswer
 from infold.core.summary_request import SummaryRequest
 from infold.core.tokens import estimate_tokens
@@ -146,6 +148,16 @@ class Actor(SessionActions):
         """Return the working window of the settings."""
         del key
         return self._settings.working_window
+
+    def usable_tokens(self, model: str, window_tokens: int) -> int:
+        """Return what infold fills of a window of that size."""
+        del model
+        settings = replace(self._settings, window=window_tokens).resolve()
+        return budget_for(settings.window, settings.policy).usable_tokens
+
+    def prices_of(self, model: str) -> Prices | None:
+        """Return the catalogue's prices."""
+        return lookup(model).entry.prices if model else None
 
     def summarises(self, key: SessionKey) -> bool:
         """Whether the settings name a model."""

@@ -5,11 +5,12 @@ from itertools import islice
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.catalogue import lookup
+from infold.catalogue import Prices, lookup
+from infold.core.budget import budget_for
 from infold.core.entries import MessageEntry
 from infold.core.messages import AssistantMessage
 from infold.core.policy import Policy
-from infold.errors import UnknownSession
+from infold.errors import PolicyError, UnknownSession
 from infold.gateway.tenants import TenantSessions
 from infold.ports import SessionKey
 from infold.session.compaction import Preview
@@ -68,6 +69,19 @@ class SessionActions:
         """Return the working window set for the model of a session; `None` if none is set."""
         settings = self._sessions.settings_for(self._last_model(key).model)
         return settings.policy.working_window_tokens if isinstance(settings.policy, Policy) else settings.working_window
+
+    def usable_tokens(self, model: str, window_tokens: int) -> int:
+        """Return how much of a model's window of that size infold fills: without the room for the reply, and at most the
+        working window."""
+        settings = replace(self._sessions.settings_for(model), window=window_tokens).resolve()
+        try:
+            return budget_for(settings.window, settings.policy).usable_tokens
+        except PolicyError:  # the settings contradict this window; requests report it
+            return window_tokens
+
+    def prices_of(self, model: str) -> Prices | None:
+        """Return the prices of a model, stated in the settings or from the catalogue; `None` if they are not known."""
+        return self._sessions.settings_for(model).resolve().prices if model else None
 
     def summarises(self, key: SessionKey) -> bool:
         """Whether a configured model writes the summaries of a session."""

@@ -74,6 +74,11 @@ class ViewSizes(Struct, frozen=True):
         added = {name: self.sizes.get(name, NO_SIZE).plus(size) for name, size in other.sizes.items()}
         return ViewSizes({**self.sizes, **added})
 
+    def minus(self, other: "ViewSizes") -> "ViewSizes":
+        """Return what is left without the other, which is a part of this one."""
+        left = {name: self.sizes.get(name, NO_SIZE).minus(size) for name, size in other.sizes.items()}
+        return ViewSizes({**self.sizes, **left})
+
     def tokens(self, calibration: Calibration, overhead: Overhead) -> dict[str, int]:
         """Return the tokens by category, calibrated by reported usage, with system prompt and tools."""
         sent = {"system": overhead.system, "tools": overhead.tools}

@@ -17,7 +17,7 @@ from infold.core.log import Log
 from infold.core.messages import AssistantMessage, Overhead, SessionId, Usage
 from infold.errors import LogError
 from infold.ports import Store
-from infold.reports.contents import message_sizes, view_sizes
+from infold.reports.contents import ViewSizes, message_sizes, view_sizes
 from infold.reports.stored_log import RENDERING, LogSection, NumberedEntry, reply_in
 from infold.reports.text import describe_entry
 
@@ -42,12 +42,17 @@ class Annotation(Struct, frozen=True):
 
 
 class RequestPoint(Struct, frozen=True):
-    """One request: its number in the session, its contents, and its reply with the number of its entry."""
+    """One request: its number in the session, its contents, and its reply with the number of its entry.
+
+    `whole_tokens` is what it would have been with the whole history, nothing hidden and nothing folded; where a timeline starts
+    after a fold, what was folded before is not counted.
+    """
 
     number: int
     sequence: int
     contents: Mapping[str, int]
     reply: AssistantMessage
+    whole_tokens: int
 
     @property
     def tokens(self) -> int:
@@ -119,7 +124,8 @@ class _Builder:
 
     def __init__(self, log: Log, read_earlier: ReadEarlier) -> None:
         self._log = log
-        self._sizes = view_sizes(log)
+        self._sizes = self._whole = view_sizes(log)
+        self._appended: dict[int, ViewSizes] = {}
         self._overhead = Overhead()
         self._points: list[RequestPoint] = []
         self._annotations: list[Annotation] = []
@@ -140,9 +146,13 @@ class _Builder:
         if annotation is not None:
             self._annotations.append(annotation)
         if self._log.length == before.length + 1 and self._log.checkpoint_sequence == before.checkpoint_sequence:
-            self._sizes = self._sizes.plus(message_sizes(self._log, self._log.live[-1]))
+            added = self._appended[sequence] = message_sizes(self._log, self._log.live[-1])
+            self._sizes, self._whole = self._sizes.plus(added), self._whole.plus(added)
         else:
             self._sizes = view_sizes(self._log)
+        if isinstance(entry, Amendment):
+            for number in [number for number in self._appended if number >= entry.first]:
+                self._whole = self._whole.minus(self._appended.pop(number))
 
     def build(self) -> Timeline:
         """Return the timeline."""
@@ -158,7 +168,8 @@ class _Builder:
 
     def _add_point(self, sequence: int, reply: AssistantMessage) -> None:
         self._overhead = reply.overhead or self._overhead
-        self._points.append(RequestPoint(self._next_request, sequence, self._contents(), reply))
+        whole = sum(self._whole.tokens(self._log.calibration, self._overhead).values())
+        self._points.append(RequestPoint(self._next_request, sequence, self._contents(), reply, whole))
 
     def _append(self, sequence: int, entry: Entry) -> Log:
         """Append one entry; what cannot be appended, such as the undoing of a fold, is loaded again."""

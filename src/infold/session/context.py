@@ -143,25 +143,33 @@ class RequestContext:
         return tuple(self._complete_reply(replace(message, created_ms=now), log) for message in messages)
 
     def _complete_reply(self, message: Message, log: Log) -> Message:
-        if not isinstance(message, AssistantMessage) or message.usage is None:
-            return message
-        model, stated, extras = self._settings.model, self._settings.stated_prices, self.extras or NO_EXTRAS
-        most, is_hourly = extras.output_tokens, 2 * message.usage.cache_write_hour > message.usage.cache_write
-        usual = HOUR_SECONDS if is_hourly else self._settings.cache_seconds
-        # Compacting makes no room for a reply that is longer than the caller asked for.
-        is_own_limit = 0 < most <= message.usage.output + message.usage.reasoning
+        if not isinstance(message, AssistantMessage) or (message.usage is None and message.finish is None):
+            return message  # the caller's own, or a reply that came with its history
+        model = self._settings.model
         overhead = None if self.extras is None else self._overhead(self.extras)
         known = (reply.overhead.schemas for reply in _replies(log) if reply.overhead and reply.overhead.schemas)
         if overhead is not None and overhead.schemas == next(known, ()):
             overhead = replace(overhead, schemas=())  # an earlier reply of the view has them
-        return replace(
+        reply = replace(
             message,
             model=message.model or (ModelRef("", model) if model else None),
-            cost=cost_of(model, message.usage, stated) if model or stated else 0.0,
             overhead=overhead,
             window_tokens=self._settings.window.context_tokens,
-            cache_seconds=message.cache_seconds or extras.cache_seconds or usual,
-            finish="other" if message.finish == "length" and is_own_limit else message.finish,
+        )
+        return reply if message.usage is None else self._complete_usage(reply, message.usage)
+
+    def _complete_usage(self, reply: AssistantMessage, usage: Usage) -> AssistantMessage:
+        """Return a reply with what follows from its usage: its price, and whether it ended at a limit of the caller's own."""
+        model, stated, extras = self._settings.model, self._settings.stated_prices, self.extras or NO_EXTRAS
+        most, is_hourly = extras.output_tokens, 2 * usage.cache_write_hour > usage.cache_write
+        usual = HOUR_SECONDS if is_hourly else self._settings.cache_seconds
+        # Compacting makes no room for a reply that is longer than the caller asked for.
+        is_own_limit = 0 < most <= usage.output + usage.reasoning
+        return replace(
+            reply,
+            cost=cost_of(model, usage, stated) if model or stated else 0.0,
+            cache_seconds=reply.cache_seconds or extras.cache_seconds or usual,
+            finish="other" if reply.finish == "length" and is_own_limit else reply.finish,
         )
 
     def cache_miss(self, log: Log, reply: Message, reported: ReportedMiss | None) -> CacheMissed | None:

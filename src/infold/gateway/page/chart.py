@@ -7,6 +7,7 @@ which must not be stretched, are placed by percent. Colours are CSS classes, sin
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, count, groupby
+from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
@@ -24,7 +25,7 @@ GROUPED_WITH = {"injected": "user", "calls": "assistant", "media": "user"}
 HEIGHT = 1_000
 """Units from the bottom of the areas' box to its top."""
 
-MOST_GRID_LINES = 4
+MOST_GRID_LINES = 5
 
 HEADROOM = 1.08
 """Height of the chart relative to its highest value."""
@@ -32,14 +33,30 @@ HEADROOM = 1.08
 MOST_LANES = 4
 """Rows of annotations below the chart; the last row takes what does not fit."""
 
-LABEL_DISTANCE = 6.0
-"""Percent of the height within which a grid line is left out next to a limit."""
+LABEL_DISTANCE = 7.0
+"""Percent of the height that two limits must be apart for a label each."""
 
 FARTHEST_LIMIT = 2.5
 """How many times higher than any request a limit may be and still be drawn; beyond, everything else would be flat."""
 
-LABEL_WIDTH = 12.0
+LABEL_WIDTH = 18.0
 """Percent of the width that a limit must span to have room for its label."""
+
+
+LimitKind: TypeAlias = Literal["usable", "window"]
+
+LIMIT_NAMES: dict[LimitKind, str] = {"usable": "infold's limit", "window": "model's window"}
+
+
+class RequestLimit(Struct, frozen=True):
+    """How much of its window a request may fill, and the whole window; 0 if that is not known."""
+
+    usable_tokens: int = 0
+    window_tokens: int = 0
+
+    def tokens(self, kind: LimitKind) -> int:
+        """Return one of both."""
+        return self.usable_tokens if kind == "usable" else self.window_tokens
 
 
 class Area(Struct, frozen=True):
@@ -57,8 +74,12 @@ class GridLine(Struct, frozen=True):
 
 
 class LimitLine(Struct, frozen=True):
-    """The limit of some requests: start, end and distance from the top in percent, and its label."""
+    """A limit of some requests: start, end and distance from the top in percent, and its label.
 
+    `usable` is the part of the window that infold fills, `window` the model's own.
+    """
+
+    kind: LimitKind
     start: float
     end: float
     down: float
@@ -74,7 +95,7 @@ class Symbol(Struct, frozen=True):
 
 
 class Chart(Struct, frozen=True):
-    """All shapes; limits far above the chart are not drawn, and `limit_is_above` if the current one is such."""
+    """All shapes; limits far above the chart are not drawn, and `limit_is_above` if infold's current one is such."""
 
     columns: int
     areas: tuple[Area, ...]
@@ -98,28 +119,26 @@ def group_contents(contents: Mapping[str, int]) -> dict[str, int]:
     return grouped
 
 
-def draw_chart(timeline: Timeline, limit_tokens: int | None) -> Chart:
-    """Draw a timeline; its last column is the next request, which has the given limit.
-
-    Each request has the limit that was recorded with it, since a session may change its model, or else the given one.
-    """
+def draw_chart(timeline: Timeline, limits: Sequence[RequestLimit]) -> Chart:
+    """Draw a timeline; its last column is the next request. `limits` has one for each column, that one included."""
     columns = [group_contents(contents) for contents in (*(point.contents for point in timeline.points), timeline.now)]
     reported = [point.reported_tokens for point in timeline.points]
     peak = max((*(sum(column.values()) for column in columns), *(tokens or 0 for tokens in reported), 1))
-    known = [*(point.reply.window_tokens or limit_tokens or 0 for point in timeline.points), limit_tokens or 0]
-    near = [tokens if tokens <= peak * FARTHEST_LIMIT else 0 for tokens in known]
-    top = HEADROOM * max(peak, *near)
-    limits = tuple(_limits(near, top))
+    near = [
+        RequestLimit(
+            *(tokens if tokens <= peak * FARTHEST_LIMIT else 0 for tokens in (limit.usable_tokens, limit.window_tokens))
+        )
+        for limit in limits
+    ]
+    top = HEADROOM * max(peak, *(tokens for limit in near for tokens in (limit.usable_tokens, limit.window_tokens)))
     return Chart(
         columns=len(columns),
         areas=tuple(_areas(columns, top)),
         reported=_line(reported, top),
-        grid=tuple(
-            line for line in _grid(top) if all(abs(line.down - limit.down) > LABEL_DISTANCE for limit in limits)
-        ),
-        limits=limits,
+        grid=tuple(_grid(top)),
+        limits=tuple(_limits(near, top)),
         symbols=tuple(_symbols(timeline.annotations, timeline.first, len(columns))),
-        limit_is_above=bool(limit_tokens) and not near[-1],
+        limit_is_above=limits[-1].usable_tokens > 0 and not near[-1].usable_tokens,
     )
 
 
@@ -148,16 +167,27 @@ def _line(heights: Iterable[int | None], top: float) -> str:
     return "".join(pieces)
 
 
-def _limits(columns: Sequence[int], top: float) -> Iterator[LimitLine]:
-    """Yield a line over each run of columns with the same limit, with a label if there is room for it."""
+def _limits(columns: Sequence[RequestLimit], top: float) -> Iterator[LimitLine]:
+    """Yield lines over each run of columns with the same limits, with labels if there is room for them."""
     start = 0
-    for tokens, run in groupby(columns):
+    for limit, run in groupby(columns):
         end = start + len(list(run))
-        if tokens:
-            along, until = (round(100 * column / len(columns), 3) for column in (start, end))
-            has_room = until - along >= LABEL_WIDTH or end == len(columns)
-            yield LimitLine(along, until, _down(tokens, top), short_number(tokens) if has_room else "")
+        along, until = (round(100 * column / len(columns), 3) for column in (start, end))
+        has_room = until - along >= LABEL_WIDTH or end == len(columns)
+        for kind, label in _limit_labels(limit, top).items():
+            yield LimitLine(kind, along, until, _down(limit.tokens(kind), top), label if has_room else "")
         start = end
+
+
+def _limit_labels(limit: RequestLimit, top: float) -> dict[LimitKind, str]:
+    """Return the limits to draw and their labels; two that are close together have one label, at the higher line."""
+    drawn: list[LimitKind] = ["usable"] if limit.usable_tokens else []
+    if limit.window_tokens > limit.usable_tokens:
+        drawn.append("window")
+    labels = {kind: f"{LIMIT_NAMES[kind]} {short_number(limit.tokens(kind))}" for kind in drawn}
+    if len(drawn) == 2 and 100 * (limit.window_tokens - limit.usable_tokens) / top < LABEL_DISTANCE:
+        labels = {"usable": "", "window": f"{labels['usable']}, {labels['window']}"}
+    return labels
 
 
 def _grid(top: float) -> Iterator[GridLine]:

@@ -26,6 +26,9 @@ HEARTBEAT = "event: still-here\ndata: {}\n\n"
 GROWN = "grown"
 """The update for a session that has more entries than before, or was deleted, without an event."""
 
+ALL_SESSIONS = ""
+"""The session of an update for the list of sessions, when none of them is known to have changed."""
+
 
 class Pace(Struct, frozen=True):
     """How often the store is polled, and after how long without updates a heartbeat is sent."""
@@ -58,7 +61,8 @@ async def stream_updates(
     clock, quiet_since = asyncio.get_running_loop(), asyncio.get_running_loop().time()
     try:
         seen = await asyncio.to_thread(_poll, store, key, None)
-        yield _encode(Update("" if key is None else key.session_id, GROWN))
+        shown_session = ALL_SESSIONS if key is None else key.session_id
+        yield _encode(Update(session=shown_session, event=GROWN))
         while True:
             await asyncio.wait({coming}, timeout=pace.poll_seconds)
             lines: list[str] = []
@@ -72,7 +76,7 @@ async def stream_updates(
                 found = await asyncio.to_thread(_poll, store, key, seen)
                 changed = found if found is not None else seen
                 if changed is not None and found != seen:
-                    lines.append(_encode(Update(changed.key.session_id, GROWN)))
+                    lines.append(_encode(Update(session=changed.key.session_id, event=GROWN)))
                 seen = found
             if not lines and clock.time() - quiet_since >= pace.heartbeat_seconds:
                 lines.append(HEARTBEAT)

@@ -5,7 +5,8 @@ The gateway adds the header of `CONTENT_POLICY`, requires a token, and refuses p
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from itertools import islice
 from os import PathLike, stat_result
 from time import time
@@ -24,17 +25,18 @@ from infold.errors import InfoldError, UnknownSession, UnusableKey, UsageError
 from infold.gateway.actions import SessionActions
 from infold.gateway.auth import TOKEN_SCOPE
 from infold.gateway.event_hub import EventHub
-from infold.gateway.page.chart import draw_chart
+from infold.gateway.page.chart import RequestLimit, draw_chart
 from infold.gateway.page.live import stream_updates
 from infold.gateway.page.templates import STATIC, ErrorPages, Templates, static_version, status_of
 from infold.ports import FullStore, SessionKey
+from infold.reports.account import SessionAccount, session_account
 from infold.reports.contents import schema_contents
 from infold.reports.details import CompactionDetail, entry_detail, message_detail
 from infold.reports.listing import ListedSession, Tallies, Tally, find_sessions, list_session
 from infold.reports.log_rows import can_undo, log_rows
-from infold.reports.stored_log import check_exists, count_tokens, read_section
+from infold.reports.stored_log import LogSection, check_exists, count_tokens, read_section
 from infold.reports.text import excerpt
-from infold.reports.timeline import read_timeline
+from infold.reports.timeline import RequestPoint, Timeline, read_timeline
 from infold.session.recall import recall, recall_media
 
 CONTENT_POLICY = (
@@ -122,13 +124,13 @@ def page_routes(
 
 
 class SessionRow(Struct, frozen=True):
-    """A session in the list, its address, title and tenant as shown, and its window if that is known."""
+    """A session in the list, its address, title and tenant as shown, and how much of its window is filled, if that is known."""
 
     listed: ListedSession
     address: str
     title: str
     tenant: str
-    window_tokens: int | None
+    usable_tokens: int | None
 
 
 class _Pages:
@@ -169,16 +171,15 @@ class _Pages:
         section = read_section(self._store, key, before=before)
         timeline = read_timeline(self._store, section)
         rows = log_rows(section.entries, timeline.annotations, timeline.log, MOST_ROWS)
-        tally, window = self._tallies.get(key), self._actions.window_of(key)
-        if before is not None and timeline.points:
-            window = timeline.points[-1].reply.window_tokens or window
+        tally, limits = self._tallies.get(key), self._limits(key, timeline, is_now=before is None)
         return self._render(
             request,
             key,
             "session",
             timeline=timeline,
-            chart=draw_chart(timeline, window),
-            window_tokens=window,
+            chart=draw_chart(timeline, limits),
+            limits=limits,
+            account=None if before is not None else self._account(timeline, section, limits, tally),
             working_tokens=self._actions.working_window_of(key),
             schemas=() if before is not None else schema_contents(tally.schemas, tally.called),
             view_tokens=count_tokens(timeline.log, timeline.overhead),
@@ -267,14 +268,41 @@ class _Pages:
             request, name, status=status, key=key, address=encode_key(key), now_ms=self._now_ms(), **values
         )
 
+    def _limits(self, key: SessionKey, timeline: Timeline, *, is_now: bool) -> list[RequestLimit]:
+        """Return the limits of each request of a timeline, and of the one after them.
+
+        Each has the window that was recorded with it, since a session may change its model, or else the session's own.
+        """
+        own, models = self._actions.window_of(key) or 0, [_model(point) for point in timeline.points]
+        windows = [point.reply.window_tokens or own for point in timeline.points]
+        last = own if is_now or not windows else windows[-1]
+        usable = cache(self._actions.usable_tokens)
+        return [
+            RequestLimit(usable(model, window) if window else 0, window)
+            for model, window in zip((*models, models[-1] if models else ""), (*windows, last), strict=True)
+        ]
+
+    def _account(
+        self, timeline: Timeline, section: LogSection, limits: Sequence[RequestLimit], tally: Tally
+    ) -> SessionAccount:
+        usable = {point.number: limit.usable_tokens for point, limit in zip(timeline.points, limits, strict=False)}
+        return session_account(
+            timeline,
+            section.entries,
+            limit_of=lambda point: usable[point.number],
+            prices_of=cache(self._actions.prices_of),
+            summary_cost=tally.summary_cost,
+        )
+
     def _session_row(self, listed: ListedSession) -> SessionRow:
-        key, window = listed.stored.key, None
+        key, usable = listed.stored.key, None
         try:
             window = None if listed.problem else self._actions.window_of(key)
+            usable = self._actions.usable_tokens(listed.tally.model, window) if window else None
         except InfoldError as error:
             listed = ListedSession(listed.stored, problem=str(error))
         title = excerpt(listed.title, LONGEST_TITLE)
-        return SessionRow(listed, encode_key(key), title, self._tenant(key), window)
+        return SessionRow(listed, encode_key(key), title, self._tenant(key), usable)
 
     def _tenant(self, key: SessionKey) -> str:
         """Return a short label of the tenant, empty if the store has only one."""
@@ -352,6 +380,10 @@ def _passage(block: str) -> RecalledPassage:
 def _redirect(request: Request, key: SessionKey, done: str, *, place: str = "", at: str = "") -> Response:
     base = str(request.scope.get("root_path", "")).rstrip("/")
     return RedirectResponse(f"{base}/sessions/{encode_key(key)}{place}?done={done}{at}", 303)
+
+
+def _model(point: RequestPoint) -> str:
+    return "" if point.reply.model is None else point.reply.model.id
 
 
 def _newer(before: int, tally: Tally) -> str:

@@ -30,6 +30,7 @@ STATIC = HERE / "static"
 
 FILTERS = {
     "ago": text.ago,
+    "brief": text.excerpt,
     "byte_size": text.byte_size,
     "dollars": text.dollars,
     "group": group_contents,

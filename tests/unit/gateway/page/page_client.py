@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from infold.catalogue import Prices
 from infold.core.events import Event
 from infold.errors import InfoldError
 from infold.gateway.actions import SessionActions
@@ -67,6 +68,15 @@ class RecordedActions(SessionActions):
         """Return the given working window."""
         del key
         return self.working_window
+
+    def usable_tokens(self, model: str, window_tokens: int) -> int:
+        """Return the window without a tenth for the reply."""
+        del model
+        return window_tokens * 9 // 10
+
+    def prices_of(self, model: str) -> Prices | None:
+        """Return prices that are easy to reckon with, for one model."""
+        return Prices(input=10.0, output=20.0, cache_read=1.0) if model == "priced" else None
 
     def summarises(self, key: SessionKey) -> bool:
         """Return as given."""

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from infold.core.entries import Checkpoint, Handle, Pruning, Rejection
 from infold.core.messages import SessionId
 from infold.core.tokens import estimate
-from infold.gateway.page.chart import Chart, draw_chart, group_contents
+from infold.gateway.page.chart import Chart, RequestLimit, draw_chart, group_contents
 from infold.reports.timeline import build_timeline
 from infold.session.report import CATEGORIES
 from infold.testing.builders import calls, replies, result, user
@@ -15,10 +15,12 @@ from infold.testing.builders import calls, replies, result, user
 from ...reports.stored_sessions import earlier_of, entries_of, reported  # noqa: TID252 - `tests` is no package to name
 
 
-def drawn(*things: object, limit: int | None = None) -> Chart:
-    """The picture of a session."""
+def drawn(*things: object, limit: int | None = None, window: int = 0) -> Chart:
+    """The picture of a session; each request has the limit that is recorded with it, or else the given one."""
     entries = entries_of(*things)  # type: ignore[arg-type]  # messages and entries
-    return draw_chart(build_timeline(SessionId("s"), entries, earlier_of(entries)), limit)
+    timeline = build_timeline(SessionId("s"), entries, earlier_of(entries))
+    limits = [RequestLimit(point.reply.window_tokens or limit or 0, window) for point in timeline.points]
+    return draw_chart(timeline, [*limits, RequestLimit(limit or 0, window)])
 
 
 def heights(path: str) -> list[int]:
@@ -44,7 +46,7 @@ def test_the_limit_is_drawn_where_it_is_near() -> None:
     size = estimate("word " * 4_000, "features")
 
     [limit] = near.limits
-    assert (limit.start, limit.end, limit.label) == (0, 100, "9k")
+    assert (limit.start, limit.end, limit.label) == (0, 100, "infold's limit 9k")
     assert 0 < limit.down < 100 * (1 - size / 9_000 / 1.1)
     assert (far.limits, far.limit_is_above) == ((), True)
     assert (unknown.limits, unknown.limit_is_above) == ((), False)
@@ -59,10 +61,10 @@ def test_each_request_has_the_limit_it_was_made_for() -> None:
     untold = drawn(said, replies("x"), user(), small, limit=5_000)
 
     assert [(round(limit.start), round(limit.end), limit.label) for limit in told.limits] == [
-        (0, 20, "9k"),
+        (0, 20, "infold's limit 9k"),
         (20, 30, ""),
         (30, 40, ""),
-        (40, 100, "5k"),
+        (40, 100, "infold's limit 5k"),
     ]
     assert told.limits[0].down < told.limits[1].down
     assert [(limit.start, limit.end) for limit in untold.limits] == [(0, 100)]
@@ -71,11 +73,34 @@ def test_each_request_has_the_limit_it_was_made_for() -> None:
 
 
 def test_lines_stand_at_round_numbers() -> None:
-    """A few lines help to read the picture; one that would touch the limit gives way to it."""
+    """A few lines help to read the picture; they have their labels at its side, so that none covers an area."""
     plain, limited = (drawn(user("word " * 4_000), limit=limit) for limit in (None, 6_000))
 
     assert [rule.label for rule in plain.grid] == ["1k", "2k", "3k"]
-    assert [rule.label for rule in limited.grid] == ["2k", "4k"]
+    assert [rule.label for rule in limited.grid] == ["2k", "4k", "6k"]
+
+
+def test_infolds_limit_and_the_models_window_are_two_lines() -> None:
+    """Each has its name and its number; where they are close together, one label at the higher line names both."""
+    apart, close, same = (
+        drawn(user("word " * 4_000), limit=limit, window=window)
+        for limit, window in ((6_800, 8_000), (8_000, 8_100), (8_000, 8_000))
+    )
+
+    assert [(line.kind, line.label) for line in apart.limits] == [
+        ("usable", "infold's limit 6.8k"),
+        ("window", "model's window 8k"),
+    ]
+    assert apart.limits[1].down < apart.limits[0].down
+    assert [line.label for line in close.limits] == ["", "infold's limit 8k, model's window 8.1k"]
+    assert [line.kind for line in same.limits] == ["usable"]
+
+
+def test_a_window_far_above_is_left_out() -> None:
+    """Where infold works in a small part of a large window, its own limit is drawn and the window is not."""
+    [line] = drawn(user("word " * 4_000), limit=6_000, window=1_000_000).limits
+
+    assert line.kind == "usable"
 
 
 def test_reported_usage_is_a_line_with_gaps() -> None:
@@ -107,7 +132,7 @@ def test_symbols_stand_before_the_request_they_changed() -> None:
 
 def test_an_empty_session_has_a_picture() -> None:
     """Nothing is divided by nothing."""
-    picture = draw_chart(build_timeline(SessionId("s"), (), earlier_of([])), None)
+    picture = draw_chart(build_timeline(SessionId("s"), (), earlier_of([])), [RequestLimit()])
 
     assert (picture.columns, picture.areas, picture.symbols) == (1, (), ())
 

@@ -67,7 +67,7 @@ def test_the_list_tells_what_each_session_comes_to() -> None:
     named = replace(reported(replies("b"), 4_000, cached=3_600, cost=0.25), model=ModelRef("", "gpt-5"))
     text = plain(client(stored(user("a"), named, Checkpoint("x"))).get("/").text)
 
-    for told in ("ferry-42", "gpt-5", "of 8k", "$0.250", "90%", "1 min ago"):
+    for told in ("ferry-42", "gpt-5", "of 7.2k", "$0.250", "90%", "1 min ago"):
         assert told in text
 
 
@@ -99,18 +99,21 @@ def test_first_words_stand_for_a_title() -> None:
     spoken = client(stored(user("Port the importer.\nThen rest."), replies("b")))
     titled = client(stored(user("a"), Title("word " * 300))).get("/").text
 
-    assert '<span class="title" dir="auto">Port the importer.</span>' in spoken.get("/").text
-    assert "Port the importer." in spoken.get(HERE).text.partition("</h1>")[0]
+    assert re.search(r'<a class="open" dir="auto" href="[^"]*">Port the importer\.</a>', spoken.get("/").text)
+    assert '<span dir="auto">Port the importer.</span>' in spoken.get(HERE).text.partition("</h1>")[0]
+    assert "<title>Port the importer. · infold</title>" in spoken.get(HERE).text
     assert titled.count("word ") < 30
 
 
 def test_an_empty_list_says_how_to_begin() -> None:
-    """Without sessions the page says where to point a client; a search without success leads back."""
+    """Without sessions the page says what infold is and where to point a client; a search without success leads back."""
     empty = client(MemoryStore())
 
+    assert "infold stands between an agent and its model" in plain(empty.get("/").text)
+    assert "infold demo --keep" in empty.get("/").text
     assert "OPENAI_BASE_URL=http://testserver/v1" in empty.get("/").text
-    assert "ANTHROPIC_BASE_URL=http://testserver\n" in f"{plain_lines(empty.get('/').text)}\n"
-    assert "ANTHROPIC_BASE_URL=http://testserver/t/$INFOLD_TOKEN\n" in f"{plain_lines(behind_token(empty))}\n"
+    assert "ANTHROPIC_BASE_URL=http://testserver</code>" in empty.get("/").text
+    assert "ANTHROPIC_BASE_URL=http://testserver/t/$INFOLD_TOKEN</code>" in behind_token(empty)
     assert "Show all sessions" in empty.get("/?q=ferry").text
     assert "no further sessions" in empty.get("/?page=4").text
     assert empty.get("/?page=x").status_code == 400
@@ -125,9 +128,15 @@ def behind_token(browser: TestClient) -> str:
     return TestClient(served).get("/").text
 
 
-def plain_lines(html: str) -> str:
-    """A page without its markup, its lines kept."""
-    return re.sub(r"<[^>]+>", "", html)
+def test_what_is_not_known_does_not_stand_in_the_list() -> None:
+    """Without a cost or a cache hit there is no such column, and no dash; the list says what infold does."""
+    bare = plain(client(stored(user("a"), replies("b"))).get("/").text)
+    priced = plain(client(stored(user("a"), reported(replies("b"), 900, cached=450))).get("/").text)
+
+    assert [word in bare for word in ("Cost", "From cache", "–")] == [False, False, False]
+    assert [word in priced for word in ("Cost", "From cache", "50%")] == [True, True, True]
+    assert "infold keeps each session inside its model's window." in bare
+    assert "Connect an agent" in bare
 
 
 def test_many_sessions_come_in_pages() -> None:
@@ -177,8 +186,10 @@ def test_a_session_is_figures_a_picture_and_its_log() -> None:
     )
     words = plain(text)
 
-    assert "of 8k tokens" in words
-    assert "limit 8k" in words
+    assert "of 7.2k tokens" in words
+    assert "The model's window has 8k." in words
+    assert "infold&#39;s limit 7.2k" in text
+    assert "model&#39;s window 8k" in text
     assert text.count('class="area ') == 5
     assert text.count("data-readout=") == 3
     assert "request 2 · " in text
@@ -270,8 +281,8 @@ def test_the_table_has_all_that_is_in_the_picture() -> None:
     assert "after" not in first
     assert second.endswith(" · after compaction: 3k → 1k tokens (undone); restoration: entry 3 undone")
     assert now.endswith(" · after rejection: the provider refused 9.5k tokens, 9k are allowed")
-    assert [text.count(f"<td>{limit}</td>") for limit in ("9,000", "8,000")] == [1, 2]
-    assert "of 9k tokens" in plain(client(stored(user("a"), large, user("c"))).get(f"{HERE}?before=2").text)
+    assert [text.count(f"<td>{limit}</td>") for limit in ("8,100", "9,000", "7,200", "8,000")] == [1, 1, 2, 2]
+    assert "of 8.1k tokens" in plain(client(stored(user("a"), large, user("c"))).get(f"{HERE}?before=2").text)
 
 
 def test_the_picture_says_what_fills_the_window_now() -> None:
@@ -308,6 +319,52 @@ def test_pins_can_be_set_from_the_log() -> None:
 
     assert 'aria-label="Release part 0.0"' in text
     assert 'aria-label="Pin part 1.0"' in text
+
+
+def test_a_session_opens_with_what_happened() -> None:
+    """Requests, compactions, what was sent in place of what, the rules that were kept, and what recall found."""
+    rule, other = "Never touch vendor/.", "Always run the tests."
+    ledger = Ledger(constraints=(Quote("0.0", rule), Quote("0.0", other)))
+    text = shown(
+        *(user(f"{rule} {'word ' * 9_000}"), replies("a"), user("b")),
+        Checkpoint(f"Rules:\n- {rule}", first_kept=2, ledger=ledger),
+        *(calls("recall", arguments='{"query": "the old harbour"}'), result(output="[0.0] user\nword")),
+        *(calls("infold_recall", arguments="{"), result(output="nothing mentions it"), replies("c")),
+    )
+    account = plain(text[text.index('id="account"') : text.index('id="figures"')])
+
+    assert re.search(
+        r"In 4 requests infold compacted this session once and sent about [\d.]+k tokens instead of 3\d.\dk\.", account
+    )
+    assert "Without it, 4 requests would not have fitted." in account
+    assert f"Rule of the user, kept word for word {rule} 0" in account
+    assert other not in account
+    assert "Found again by recall the old harbour 4 " in account
+    assert "Money" not in account
+
+
+def test_a_session_with_room_says_that_all_was_sent() -> None:
+    """Before anything is compacted there is nothing to account for; before the first reply neither."""
+    assert "1 request; the whole history was sent each time" in plain(shown(user("a"), replies("b")))
+    assert "No reply is recorded yet." in plain(shown(user("a")))
+    assert 'id="account"' not in shown(user("a"), replies("b"), user("c"), path="?before=2")
+
+
+def test_money_saved_and_lost_is_told() -> None:
+    """What sending everything would have cost, what summaries and cache misses did, and the difference."""
+    sent, folded = (
+        replace(reported(replies("b"), prompt, cached=cached), model=ModelRef("", "priced"))
+        for prompt, cached in ((9_000, 8_000), (3_000, 1_000))
+    )
+    things = (user("word " * 9_000), sent, user("c"), Checkpoint("x", first_kept=2, cost=0.001), folded)
+    text = plain(shown(*things))
+
+    assert re.search(
+        r"Money Sending everything would have cost at least \$0\.00\d+ more\. Summaries cost \$0\.0010\.", text
+    )
+    assert "Cache misses after compactions cost $0.018." in text
+    assert re.search(r"Spent by infold \$0\.01\d", text)
+    assert "d by infold" not in plain(shown(user("a"), sent))
 
 
 def test_a_window_that_is_too_full_says_so() -> None:
@@ -792,7 +849,7 @@ def test_the_tools_of_each_request_are_listed() -> None:
     assert "Tools in each request" in text
     assert re.search(r"read 100 · 1\.\d% mcp__0 40 · 0\.5% never called", text)
     assert "6 smaller tools" in text
-    assert "of the working window of 2k" in text
+    assert "The model's window has 8k, the working window 2k." in text
     assert "<script>alert" not in page
     bare = replace(later, overhead=Overhead(10))
     assert "Tools in each request" not in shown(user("a"), reply, result(10), bare)
