@@ -93,15 +93,30 @@ def test_the_page_opens(page: Page, url: str, begun: Begun) -> None:
     page.goto(url)
     page.fill("[data-search]", "page_opens")
     page.keyboard.press("Enter")
-    page.click("text=test_the_page_opens")
+    page.click(".sessions .open")
 
-    expect(page.locator("h1")).to_contain_text("test_the_page_opens")
-    expect(page.locator("h1 .title")).to_contain_text("Port the timetable importer")
+    expect(page.locator("h1 .session-id")).to_have_text("test_the_page_opens")
+    expect(page.locator("h1")).to_contain_text("Port the timetable importer")
+    expect(page.locator("#account")).to_contain_text("In 12 requests infold compacted this session")
+    expect(page.locator("#account")).to_contain_text("Never touch the files under vendor/")
     expect(page.locator("#figures")).to_contain_text("12")
     assert page.locator("#chart path.area").count() >= 5
     assert page.locator("#chart path.reported").get_attribute("d")
     assert page.locator("#chart .mark.compaction").count() >= 1
-    expect(page.locator("#chart .limit-label")).to_have_text("limit 16k")
+    expect(page.locator("#chart .limit-label")).to_have_text(["infold's limit 13.6k", "model's window 16k"])
+
+
+def test_no_label_lies_on_an_area(page: Page, begun: Begun) -> None:
+    """The numbers of the scale stand left of the areas."""
+    _, address = begun(6)
+    page.goto(address)
+    labels = page.locator(".scale text").all()
+    boxes = [label.bounding_box() for label in labels]
+    chart = page.locator("#chart").bounding_box()
+
+    assert chart is not None
+    assert len(boxes) >= 3
+    assert all(box is not None and box["x"] + box["width"] <= chart["x"] for box in boxes)
 
 
 def test_the_page_is_live(page: Page, begun: Begun) -> None:

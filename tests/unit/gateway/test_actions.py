@@ -10,8 +10,11 @@ from infold.core.entries import Checkpoint, Pin, Restoration
 from infold.core.messages import SessionId
 from infold.errors import UnknownSession, UsageError
 from infold.gateway.actions import SessionActions
+from infold.gateway.event_hub import EventHub
 from infold.gateway.tenants import TenantSessions
 from infold.ports import SessionKey
+from infold.settings import read_settings
+from infold.stores.memory import MemoryStore
 from infold.testing.script import Say
 from infold.testing.scripted_server import ScriptedServer
 
@@ -252,3 +255,25 @@ def test_the_window_is_that_of_the_model_that_answers(upstream: ScriptedServer) 
     assert asyncio.run(window(7_000)) == 7_000
     assert known is not None
     assert known > 7_000
+
+
+def test_how_much_of_a_window_is_filled_follows_the_settings() -> None:
+    """The room for the reply is left out, and a working window counts; settings that contradict a window leave all of it."""
+
+    def usable(window: int, **variables: str) -> int:
+        sessions = TenantSessions(MemoryStore(), read_settings(variables, None), EventHub())
+        return SessionActions(sessions).usable_tokens("unknown-model", window)
+
+    assert usable(8_000) == 6_800
+    assert usable(1_000_000, INFOLD_WORKING_WINDOW="100k") == 85_000
+    assert usable(8_000, INFOLD_COMPACTION_RESERVED="9000") == 8_000
+
+
+def test_prices_are_those_of_the_catalogue_if_it_has_them() -> None:
+    """An unknown model has none, and neither has a reply without a model."""
+    actions = SessionActions(TenantSessions(MemoryStore(), read_settings({}, None), EventHub()))
+    known = actions.prices_of("gpt-5")
+
+    assert known is not None
+    assert known.input > 0
+    assert (actions.prices_of("unknown-model"), actions.prices_of("")) == (None, None)

@@ -54,6 +54,22 @@ def test_a_point_is_the_view_that_was_sent() -> None:
     assert (found.first, found.annotations) == (1, ())
 
 
+def test_a_point_knows_the_whole_history() -> None:
+    """What was folded or hidden still counts in the size without infold; what the client took back does not."""
+    opening = (user("word " * 900), calls("bash"), result(900), replies("a"), user("b"))
+    plain = drawn(entries_of(*opening, replies("c")))
+    pruned = drawn(entries_of(*opening, Pruning((Handle("2.0"),), 900), replies("c")))
+    folded = drawn(entries_of(*opening, Checkpoint("x", first_kept=4), replies("c")))
+    amended = drawn(entries_of(*opening, Amendment(3), user("d"), replies("c")))
+    later = drawn(entries_of(*opening, Checkpoint("x", first_kept=4), replies("c")), start=6)
+
+    assert [point.whole_tokens for point in plain.points] == [point.tokens for point in plain.points]
+    for changed in (pruned, folded):
+        assert changed.points[-1].whole_tokens == plain.points[-1].tokens > changed.points[-1].tokens
+    assert amended.points[-1].whole_tokens == amended.points[-1].tokens
+    assert later.points[-1].whole_tokens == later.points[-1].tokens
+
+
 def test_what_was_reported_stands_beside_the_estimate() -> None:
     """Usage, cost, cache and what was sent beside the messages come from the reply; a reply without usage has none."""
     first = reported(replies("a"), 8_000, cached=6_000)

@@ -78,6 +78,20 @@ def _with_usage(message: Message) -> AssistantMessage:
     return AssistantMessage(message.id, message.parts, usage=Usage(input=10, output=2))
 
 
+def test_a_reply_without_usage_keeps_its_window() -> None:
+    """Reports know the limit and the overhead of a request that its provider did not count; it has no price."""
+    told = context()
+    told.extras = RequestExtras("Be brief.", TOOLS)
+    [recorded] = _stamped(told, numbered([replies("hi")])[0])
+    [brought] = _stamped(told, numbered([replies("hi", finish=None)])[0])  # type: ignore[arg-type]  # of a history
+
+    assert recorded.window_tokens == 16_000
+    assert recorded.overhead is not None
+    assert recorded.overhead.tools > 0
+    assert recorded.cost == 0
+    assert (brought.window_tokens, brought.overhead) == (0, None)
+
+
 def _stamped(there: RequestContext, reply: AssistantMessage) -> list[AssistantMessage]:
     entries = [MessageEntry(message) for message in there.complete((reply,), log_of([]))]
     return [entry.message for entry in entries if isinstance(entry.message, AssistantMessage)]
