@@ -30,6 +30,7 @@ from infold.gateway.actions import SessionActions
 from infold.gateway.event_hub import EventHub
 from infold.gateway.page.routes import CONTENT_POLICY, page_routes
 from infold.ports import SessionKey
+from infold.reports.stored_log import reply_in
 from infold.stores.sqlite import SqliteStore
 
 __all__ = ["CHROMIUM", "SETTINGS", "Player", "browser", "serving", "watched"]
@@ -140,9 +141,10 @@ class Actor(SessionActions):
         return (await self._opened(key)).preview(up_to=up_to)
 
     def window_of(self, key: SessionKey) -> int | None:
-        """Return the window of the settings."""
-        del key
-        return self._settings.resolve().window.context_tokens
+        """Return the window of the newest reply, or that of the settings."""
+        replies = (reply_in(entry) for _, entry in self._store.newest_first(key))
+        known = next((reply.window_tokens for reply in replies if reply is not None), 0)
+        return known or self._settings.resolve().window.context_tokens
 
     def working_window_of(self, key: SessionKey) -> int | None:
         """Return the working window of the settings."""

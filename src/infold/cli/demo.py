@@ -172,7 +172,7 @@ class DemoStep(Struct, frozen=True):
 
     @property
     def action(self) -> str:
-        """What the reply does, in one line: its tool and the argument that tells most, or its first words."""
+        """What the reply does, in one line: its tool and main argument, or its first words."""
         calls = self.reply.get("tool_calls")
         if not calls:
             return f"answer {self.reply['content']}"
