@@ -4,7 +4,7 @@ import pytest
 
 from infold.core.entries import MessageEntry
 from infold.core.log import Log
-from infold.core.messages import AssistantMessage, Message, Overhead, Usage
+from infold.core.messages import AssistantMessage, Message, MessageId, Overhead, Usage
 from infold.session.context import NO_EXTRAS, RequestContext, RequestExtras
 from infold.session.settings import resolve_settings
 from infold.testing.builders import log_of, numbered, replies, user
@@ -82,8 +82,8 @@ def test_a_reply_without_usage_keeps_its_window() -> None:
     """Reports know the limit and the overhead of a request that its provider did not count; it has no price."""
     told = context()
     told.extras = RequestExtras("Be brief.", TOOLS)
-    [recorded] = _stamped(told, numbered([replies("hi")])[0])
-    [brought] = _stamped(told, numbered([replies("hi", finish=None)])[0])  # type: ignore[arg-type]  # of a history
+    [recorded] = _stamped(told, replies("hi"))
+    [brought] = _stamped(told, AssistantMessage(MessageId("a"), ()))
 
     assert recorded.window_tokens == 16_000
     assert recorded.overhead is not None
