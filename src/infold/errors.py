@@ -37,6 +37,7 @@ to do.
 """
 
 import re
+from collections.abc import Iterable
 
 MAY_PASS = frozenset({408, 409, 425, 429})
 """HTTP statuses below 500 after which the same request may succeed."""
@@ -80,6 +81,19 @@ def _hidden(found: re.Match[str]) -> str:
     return f"{kept}***{'@' if found['address'] else ''}"
 
 
+def nearest_names(name: str, known: Iterable[str], *, most: int = 1, likeness: float = 0.6) -> list[str]:
+    """Return the known names most similar to a name, the nearest first."""
+    from difflib import get_close_matches  # here, because only an error needs it
+
+    return get_close_matches(name, list(known), n=most, cutoff=likeness)
+
+
+def did_you_mean(name: str, known: Iterable[str], *, most: int = 1, likeness: float = 0.6) -> str:
+    """Return the question for a misspelt name, such as "did you mean 'inspect'?"; empty if nothing known is similar."""
+    near = nearest_names(name, known, most=most, likeness=likeness)
+    return f"did you mean {' or '.join(map(repr, near))}?" if near else ""
+
+
 class InfoldError(Exception):
     """The root of every error infold raises on purpose."""
 
@@ -111,12 +125,15 @@ class SettingsError(UsageError):
     """A file or a variable sets something that is unknown, wrong, secret or at odds with another setting.
 
     `key` is empty where the whole file or a variable without a setting is meant; `where` names the file or the variable.
+    `others` are further faults of the same settings, which are notes of the exception too.
     """
 
     def __init__(self, key: str, problem: str, *, where: str, remedy: str) -> None:
         self.key = key
         self.problem = problem
         self.where = where
+        self.remedy = remedy
+        self.others: tuple[SettingsError, ...] = ()
         super().__init__(f"{f'{key} ({where})' if key else where}: {problem}; {remedy}")
 
 

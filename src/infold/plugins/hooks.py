@@ -6,14 +6,13 @@ fails.
 """
 
 from collections.abc import Callable
-from difflib import get_close_matches
 from inspect import isasyncgenfunction, iscoroutinefunction
 from typing import Protocol, TypeVar
 
 from infold.core.entries import Checkpoint
 from infold.core.messages import SessionId
 from infold.core.summary_request import Additions
-from infold.errors import UsageError
+from infold.errors import UsageError, did_you_mean
 from infold.ports import CompactionContext, KeepFrom, Supply, Veto
 
 MARK = "infold_hook"
@@ -74,8 +73,7 @@ def hook(name: str) -> Callable[[Function], Function]:
     Raise `UsageError` if the hook does not exist, or if the function is an `async def`, which is never awaited.
     """
     if name not in HOOK_NAMES:
-        near = get_close_matches(name, HOOK_NAMES, n=1, cutoff=0.5)
-        advice = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(HOOK_NAMES)}"
+        advice = did_you_mean(name, HOOK_NAMES, likeness=0.5) or f"choose one of {', '.join(HOOK_NAMES)}"
         raise UsageError(f"unknown hook {name!r}; {advice}")
 
     def mark(function: Function) -> Function:

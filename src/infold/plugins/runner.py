@@ -8,7 +8,6 @@ here, so that it cannot crowd out what is to be summarised. The session decides 
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
 from inspect import Parameter, isroutine, signature
 from itertools import islice
@@ -21,7 +20,7 @@ from infold.core.entries import Checkpoint
 from infold.core.events import Event, PluginFailed
 from infold.core.messages import SessionId
 from infold.core.summary_request import SEVEN_SECTIONS, Additions
-from infold.errors import UsageError, raised_at
+from infold.errors import UsageError, did_you_mean, raised_at
 from infold.plugins.hooks import MARK, HookSpecs, hook
 from infold.ports import CompactionContext, Decision, KeepFrom, Supply, Veto
 
@@ -99,8 +98,7 @@ def _find_plugins(name: str, found: Sequence[EntryPoint]) -> tuple[Plugin, ...]:
     offered = tuple(Plugin(entry.name, entry.load) for entry in found if entry.name == name)
     if not offered:
         names = sorted({SEVEN_SECTIONS_PLUGIN.name, *(entry.name for entry in found)})
-        near = get_close_matches(name, names, n=1, cutoff=0.5)
-        advice = f"did you mean {near[0]!r}?" if near else f"install it, or choose one of {', '.join(names)}"
+        advice = did_you_mean(name, names, likeness=0.5) or f"install it, or choose one of {', '.join(names)}"
         raise UsageError(f"unknown plugin {name!r}; {advice}")
     return offered
 

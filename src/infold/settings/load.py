@@ -8,6 +8,7 @@ preset's.
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType
@@ -58,6 +59,39 @@ class WrittenSetting(Struct, frozen=True):
     stated: StatedValue
 
 
+class Faults:
+    """Collects everything that is wrong with settings, so that it is reported at once."""
+
+    def __init__(self) -> None:
+        self.found: list[SettingsError] = []
+
+    @contextmanager
+    def note(self) -> Iterator[None]:
+        """Collect the error that the block raises."""
+        try:
+            yield
+        except SettingsError as error:
+            self.found.append(error)
+
+    @classmethod
+    @contextmanager
+    def collecting(cls, faults: "Faults | None" = None) -> "Iterator[Faults]":
+        """Collect into `faults`; without one, raise the first of those collected in the block, with all others."""
+        own = faults or cls()
+        yield own
+        if faults is None:
+            own.raise_all()
+
+    def raise_all(self) -> None:
+        """Raise the first error, with the others as its `others` and notes; nothing if there is no error."""
+        if self.found:
+            first, *others = self.found
+            first.others = tuple(others)
+            for other in others:
+                first.add_note(f"also: {other}")
+            raise first
+
+
 def read_value(key: Key, raw: object, *, name: str, where: str) -> Value:
     """Return a raw value converted to the key's kind; raise `SettingsError` if it is wrong."""
     try:
@@ -101,19 +135,27 @@ class SettingsFile(Struct, frozen=True):
     found: bool = False
 
 
-def find_files(environ: Mapping[str, str], folder: Path | None) -> tuple[SettingsFile, ...]:
+def find_files(
+    environ: Mapping[str, str], folder: Path | None, faults: Faults | None = None
+) -> tuple[SettingsFile, ...]:
     """Return the files that count, weakest first: the user's, then the project's; or only that of `INFOLD_CONFIG`.
 
     Without a folder no project's file is read. Raise `SettingsError` if a file cannot be read, or does not exist
     although `INFOLD_CONFIG` names it.
     """
     named = environ.get("INFOLD_CONFIG")
-    if named:
-        return (SettingsFile(Path(named), _read_table(Path(named))),)
     user = user_file(environ)
     places = () if user is None else (user, user.with_suffix(".json"))
-    own = tuple(SettingsFile(path, _read_table(path)) for path in [path for path in places if path.is_file()][:1])
-    return own if folder is None else (*own, *_project_source(folder))
+    own = [Path(named)] if named else [path for path in places if path.is_file()][:1]
+    found: list[SettingsFile] = []
+    with Faults.collecting(faults) as collected:
+        for path in own:
+            with collected.note():
+                found.append(SettingsFile(path, _read_table(path)))
+        if folder is not None and not named:
+            with collected.note():
+                found += _project_source(folder)
+    return tuple(found)
 
 
 def project_file(folder: Path) -> Path | None:
@@ -224,21 +266,29 @@ _UPSTREAM = re.compile(rf"{PREFIX}UPSTREAMS_([A-Z0-9_]+)_BASE_URL")
 _NONE: Mapping[str, Key] = MappingProxyType({})
 
 
-def relevant_variables(environ: Mapping[str, str]) -> Mapping[str, str]:
+def relevant_variables(environ: Mapping[str, str], faults: Faults | None = None) -> Mapping[str, str]:
     """Return the variables that can matter to settings and are not empty.
 
     Raise `SettingsError` for a misspelt variable with our prefix; unrelated ones are ignored.
     """
     ours = {*_our_variables(environ), *(PREFIX + name for name in SWITCHES)}
-    _check_spelling(environ, ours)
+    with Faults.collecting(faults) as collected:
+        collected.found += _misspelt(environ, ours)
     names = ours.union(schema.DOCUMENT_VARIABLES, (OPENCODE + name for name in SWITCHES))
     return {name: text.strip() for name, text in environ.items() if name in names and text.strip()}
 
 
-def environment_layer(variables: Mapping[str, str], others: Mapping[str, Key] = _NONE) -> Layer:
+def environment_layer(
+    variables: Mapping[str, str], others: Mapping[str, Key] = _NONE, faults: Faults | None = None
+) -> Layer:
     """Return the layer of the variables with our prefix and of `others`; raise `SettingsError` for a wrong value."""
     names = {**_our_variables(variables), **{variable: (key, key.name) for variable, key in others.items()}}
-    return Layer("environment", merge_names(_read_variables(variables, names)))
+    values: Mapping[str, StatedValue] = {}
+    with Faults.collecting(faults) as collected:
+        written = list(_read_variables(variables, names, collected))
+        with collected.note():
+            values = merge_names(written)
+    return Layer("environment", values)
 
 
 def switch_layer(variables: Mapping[str, str], prefix: str = PREFIX) -> Layer:
@@ -260,23 +310,25 @@ def _our_variables(environ: Iterable[str]) -> dict[str, tuple[Key, str]]:
     return named
 
 
-def _check_spelling(environ: Iterable[str], ours: set[str]) -> None:
+def _misspelt(environ: Iterable[str], ours: set[str]) -> Iterator[SettingsError]:
     known = {name.removeprefix(PREFIX): name for name in {*ours, f"{PREFIX}CONFIG"}}
     for name in sorted(environ):
         if name.startswith(PREFIX) and name not in known.values():
             meant = schema.nearest_name(name.removeprefix(PREFIX), known, likeness=schema.MISSPELT)
             if meant:
-                problem = f"unknown setting; the nearest is {known[meant]}"
-                raise SettingsError("", problem, where=name, remedy="correct the name or remove the variable")
+                remedy = f"did you mean {known[meant]}? Otherwise remove the variable"
+                yield SettingsError("", "unknown setting", where=name, remedy=remedy)
 
 
-def _read_variables(variables: Mapping[str, str], names: Mapping[str, tuple[Key, str]]) -> Iterator[WrittenSetting]:
+def _read_variables(
+    variables: Mapping[str, str], names: Mapping[str, tuple[Key, str]], faults: Faults
+) -> Iterator[WrittenSetting]:
     for variable, (key, name) in ((one, named) for one, named in names.items() if one in variables):
-        value = read_value(key, key.kind.of_text(variables[variable]), name=name, where=variable)
-        is_alias = key is not schema.UPSTREAM and variable != key.variable
-        yield WrittenSetting(
-            "the environment", name, variable, StatedValue(value, f"{variable} (alias)" if is_alias else variable)
-        )
+        with faults.note():
+            value = read_value(key, key.kind.of_text(variables[variable]), name=name, where=variable)
+            is_alias = key is not schema.UPSTREAM and variable != key.variable
+            stated = StatedValue(value, f"{variable} (alias)" if is_alias else variable)
+            yield WrittenSetting("the environment", name, variable, stated)
 
 
 # Tables of a file.
@@ -302,28 +354,30 @@ _DANGERS = {
 """Why a project's file may not set a key, by key or table."""
 
 
-def read_layers(source: SettingsFile, *, home: str = "") -> tuple[Layer, ...]:
+def read_layers(source: SettingsFile, *, home: str = "", faults: Faults | None = None) -> tuple[Layer, ...]:
     """Return the layers of a file: its general values, then one for each table of a model or an agent.
 
     `home` replaces `~` in a store's path; other relative paths are relative to the file. Raise `SettingsError`.
     """
     general = {name: value for name, value in source.table.items() if name not in ("models", "agents")}
-    return (
-        Layer("general", _TableReader(source, home).read(general), of_project=source.found),
-        *_table_layers("model", source, home),
-        *_table_layers("agent", source, home),
-    )
+    with Faults.collecting(faults) as collected:
+        return (
+            Layer("general", _TableReader(source, home, collected).read(general), of_project=source.found),
+            *_table_layers("model", source, home, collected),
+            *_table_layers("agent", source, home, collected),
+        )
 
 
-def _table_layers(scope: Literal["model", "agent"], source: SettingsFile, home: str) -> Iterator[Layer]:
+def _table_layers(scope: Literal["model", "agent"], source: SettingsFile, home: str, faults: Faults) -> Iterator[Layer]:
     title = f"{scope}s"
     tables = source.table.get(title, {})
     if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
         remedy = f"write a heading such as {_EXAMPLES[scope]}"
-        raise SettingsError(title, "it does not hold tables", where=str(source.path), remedy=remedy)
+        faults.found.append(SettingsError(title, "it does not hold tables", where=str(source.path), remedy=remedy))
+        return
     for name, table in tables.items():
         heading = name if re.fullmatch(r"[\w-]+", name) else f'"{name}"'
-        values = _TableReader(source, home, f"[{title}.{heading}]").read(table)
+        values = _TableReader(source, home, faults, f"[{title}.{heading}]").read(table)
         yield Layer(scope, values, name, of_project=source.found)
 
 
@@ -332,6 +386,7 @@ class _TableReader(Struct, frozen=True):
 
     source: SettingsFile
     home: str
+    faults: Faults
     heading: str = ""
 
     @property
@@ -339,7 +394,13 @@ class _TableReader(Struct, frozen=True):
         return f"{self.source.path} {self.heading}".strip()
 
     def read(self, table: Mapping[str, object]) -> Mapping[str, StatedValue]:
-        return merge_names(self._read(name, raw) for name, raw in _flatten(table))
+        written: list[WrittenSetting] = []
+        for name, raw in _flatten(table):
+            with self.faults.note():
+                written.append(self._read(name, raw))
+        with self.faults.note():
+            return merge_names(written)
+        return {}
 
     def _read(self, name: str, raw: object) -> WrittenSetting:
         key = schema.find_key(name)
@@ -363,8 +424,8 @@ class _TableReader(Struct, frozen=True):
             problem, remedy = "secrets are not read from files", "put it in the environment and remove it here"
         else:
             meant = schema.nearest_name(name, known)
-            problem = "unknown setting" + (f"; the nearest is {meant}" if meant else "")
-            remedy = "correct the name or remove the line ('infold config' lists all settings)"
+            advice = f"did you mean {meant}? Otherwise" if meant else "correct the name or"
+            problem, remedy = "unknown setting", f"{advice} remove the line ('infold config' lists all settings)"
         return SettingsError(name, problem, where=self.place, remedy=remedy)
 
     def _check_allowed(self, name: str, key: Key, value: Value) -> None:

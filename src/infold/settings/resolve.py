@@ -20,6 +20,7 @@ from infold.core.policy import LARGEST_TOKENS, OPENCODE, PRESETS, Amount, Policy
 from infold.errors import PolicyError, SettingsError
 from infold.settings.load import (
     Chain,
+    Faults,
     Layer,
     StatedValue,
     build_chain,
@@ -29,7 +30,7 @@ from infold.settings.load import (
     relevant_variables,
     switch_layer,
 )
-from infold.settings.schema import DOCUMENT_VARIABLES, KEYS, KEYS_BY_NAME, POLICY_FIELDS, UPSTREAM, Value
+from infold.settings.schema import DOCUMENT_VARIABLES, KEYS, KEYS_BY_NAME, POLICY_FIELDS, UPSTREAM, Value, find_key
 
 _TAIL_RULES = MappingProxyType(
     {"compaction.keep_turns": "turns", "compaction.tail_turns": "tokens", "compaction.preserve_recent_tokens": "tokens"}
@@ -328,16 +329,18 @@ class Settings(Struct, frozen=True):
 def read_settings(environ: Mapping[str, str], folder: Path | None) -> Settings:
     """Return the settings of a process with that environment in that folder; raise `SettingsError` if any is wrong.
 
-    Without a folder no project's file is read.
+    Without a folder no project's file is read. The error holds all other faults of these settings as `others`.
     """
-    files = find_files(environ, folder)
-    variables = relevant_variables(environ)
-    layers = (
-        *(layer for source in files for layer in read_layers(source, home=environ.get("HOME", ""))),
-        environment_layer(variables),
-        switch_layer(variables),
-    )
-    _check(layers, variables)
+    with Faults.collecting() as faults:
+        files = find_files(environ, folder, faults)
+        variables = relevant_variables(environ, faults)
+        layers = (
+            *(layer for source in files for layer in read_layers(source, home=environ.get("HOME", ""), faults=faults)),
+            environment_layer(variables, faults=faults),
+        )
+        with faults.note():
+            layers = (*layers, switch_layer(variables))
+        _check(layers, variables, faults)
     chain = build_chain(layers)
     return Settings(
         model=cast(str | None, chain.get("model").value),
@@ -364,10 +367,19 @@ def _upstreams(chain: Chain) -> Mapping[str, str]:
     return {key.split(".")[1]: str(chain.get(key).value) for key in sorted(stated)}
 
 
-def _check(layers: Sequence[Layer], variables: Mapping[str, str]) -> None:
-    """Resolve every table once, so that a contradiction is reported when settings are read."""
+def _check(layers: Sequence[Layer], variables: Mapping[str, str], faults: Faults) -> None:
+    """Resolve every table once, so that a contradiction is reported when settings are read.
+
+    Without a value that could not be read, what is left of a policy may contradict itself; then nothing is resolved.
+    """
+    named = {key.name for fault in faults.found if (key := find_key(fault.key)) is not None}
+    if named & {"preset", *POLICY_FIELDS}:
+        return
     for_all = [layer for layer in layers if layer.scope not in ("model", "agent")]
-    resolve_session(for_all, variables)
-    for layer in layers:
+    known = len(faults.found)
+    with faults.note():
+        resolve_session(for_all, variables)
+    for layer in layers if len(faults.found) == known else ():
         if layer.scope in ("model", "agent"):
-            resolve_session((*for_all, replace(layer, scope="agent", name="checked")), variables, agent="checked")
+            with faults.note():
+                resolve_session((*for_all, replace(layer, scope="agent", name="checked")), variables, agent="checked")

@@ -5,7 +5,6 @@ Loading, errors, `infold config` and the reference page all use this table; no o
 
 import re
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
 from math import inf
 from pathlib import Path
 from types import MappingProxyType
@@ -14,7 +13,7 @@ from typing import TypeAlias, assert_never
 from msgspec import Struct
 
 from infold.core.policy import LARGEST_TOKENS, PREFIX, PRESETS, Amount, is_true, remaining, share, tokens
-from infold.errors import PolicyError
+from infold.errors import PolicyError, nearest_names
 
 Value: TypeAlias = bool | int | float | str | Amount | tuple[str, ...] | None
 """The value of a setting; `None` if it is not set."""
@@ -568,6 +567,6 @@ def nearest_name(name: str, known: Iterable[str], *, likeness: float = LIKE) -> 
     """Return the known name most similar to a name, with or without its table; empty if none is similar enough."""
     names = {one: one for one in known}
     for table in ({one.rpartition(".")[2]: one for one in names}, names):
-        if found := get_close_matches(name, table, n=1, cutoff=likeness):
+        if found := nearest_names(name, table, likeness=likeness):
             return table[found[0]]
     return ""

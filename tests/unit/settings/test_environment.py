@@ -138,7 +138,7 @@ def test_two_names_may_not_contradict() -> None:
 )
 def test_a_slip_of_the_pen_is_told(slip: str, meant: str) -> None:
     """S8.1: a variable that is nearly one of ours is not passed over in silence."""
-    with pytest.raises(SettingsError, match=f"{slip}: unknown setting; the nearest is {meant}"):
+    with pytest.raises(SettingsError, match=f"{slip}: unknown setting; did you mean {meant}"):
         relevant_variables({slip: "1"})
 
 

@@ -33,9 +33,9 @@ def test_values_carry_their_place(project: Project) -> None:
 @pytest.mark.parametrize(
     ("toml", "told"),
     [
-        ("[compaction]\ntriger = 0.5", r"compaction\.triger \(.*infold\.toml\): .* the nearest is compaction\.trigger"),
-        ("trigger = 0.5", "the nearest is compaction.trigger"),
-        ("[recall]\nbudget_token = 3", r"the nearest is recall\.budget_tokens"),
+        ("[compaction]\ntriger = 0.5", r"compaction\.triger \(.*infold\.toml\): .* did you mean compaction\.trigger"),
+        ("trigger = 0.5", "did you mean compaction.trigger"),
+        ("[recall]\nbudget_token = 3", r"did you mean recall\.budget_tokens"),
         ("zebra = 1", "unknown setting; correct the name"),
         ("[compaction]\nauto = 'yes'", r"compaction\.auto .*'yes' is neither true nor false; give true or false"),
         ("[permissions]\ndeny = 'shell:'", r"'shell:' is not a list of rules; give a list of tools"),
@@ -47,7 +47,7 @@ def test_values_carry_their_place(project: Project) -> None:
         ("models = 3", r"it does not hold tables; write a heading such as \[models"),
         ("[agents]\nreviewer = 3", r"it does not hold tables; write a heading such as \[agents"),
         ("[agents.reviewer]\nstore = 'memory'", r"\[agents\.reviewer\]\): it cannot differ by model or agent"),
-        ("[agents.reviewer]\ntriger = 3", "the nearest is compaction.trigger"),
+        ("[agents.reviewer]\ntriger = 3", "did you mean compaction.trigger"),
     ],
 )
 def test_what_is_wrong_is_told(project: Project, toml: str, told: str) -> None:

@@ -1,11 +1,10 @@
 """The commands of a chat, all of which begin with a slash."""
 
 import re
-from difflib import get_close_matches
 
 from msgspec import Struct
 
-from infold.errors import UsageError
+from infold.errors import UsageError, nearest_names
 
 QUIT = "quit"
 
@@ -62,7 +61,7 @@ def parse_command(line: str) -> GivenCommand | None:
     name = found[1].lower()
     name = _ALIASES.get(name, name)
     if name not in COMMANDS:
-        nearest = get_close_matches(name, COMMANDS, n=1, cutoff=0.5)
-        meant = f"did you mean /{nearest[0]}? " if nearest else ""
+        near = nearest_names(name, COMMANDS, likeness=0.5)
+        meant = f"did you mean /{near[0]}? " if near else ""
         raise UsageError(f"unknown command /{found[1]}; {meant}/help lists all")
     return GivenCommand(name, (found[2] or "").strip())
