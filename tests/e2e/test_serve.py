@@ -139,6 +139,36 @@ def test_it_ends_well_though_a_page_is_open(tmp_path: Path, number: signal.Signa
     assert (status, errors, listener.is_alive()) == (0, "", False)
 
 
+def test_verbose_writes_a_line_for_each_request(tmp_path: Path) -> None:
+    """Requests, folds and upstream errors are lines on stderr; neither words nor the key stand in them."""
+    with (
+        ScriptedServer(lambda _: Say("Crimson.")) as upstream,
+        serving(
+            *(tmp_path, "--port", "0", "--window", "1200", "--verbose"),
+            *("--upstream", f"openai={upstream.url}", "--upstream", "anthropic=http://127.0.0.1:9"),
+        ) as served,
+    ):
+        history = [{"role": "user" if n % 2 == 0 else "assistant", "content": said(n)} for n in range(31)]
+        headers = {"authorization": "Bearer sk-secret-words", "x-infold-session": "ferry"}
+        for messages in (history[:1], history):
+            body = {**CHAT, "messages": messages}
+            httpx2.post(f"{served.url}/v1/chat/completions?key=hidden", json=body, headers=headers, timeout=60)
+        httpx2.post(f"{served.url}/v1/messages", json={"model": "claude", "messages": history[:1]}, timeout=60)
+        served.process.send_signal(signal.SIGTERM)
+        status, _, errors = ended(served.process)
+
+    lines = errors.splitlines()
+    assert status == 0
+    assert [line.split()[1:4] for line in lines if " POST " in line] == [
+        ["POST", "/v1/chat/completions", "200"],
+        ["POST", "/v1/chat/completions", "200"],
+        ["POST", "/v1/messages", "502"],
+    ]
+    assert any("session=ferry folded" in line for line in lines)
+    assert "error=127.0.0.1: ConnectError" in lines[-1]
+    assert not any(word in errors for word in ("sk-secret", "hidden", "apples", "Crimson"))
+
+
 def test_an_open_address_needs_a_token(tmp_path: Path) -> None:
     """It is refused at the start, in one line; with a token all is behind it."""
     upstream = ("--upstream", "openai=http://127.0.0.1:9")

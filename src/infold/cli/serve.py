@@ -29,12 +29,14 @@ SERVE_APP = "infold.cli.serve_app"
     help="The window in tokens, such as 32k, in place of every model's own.",
 )
 @options.working_window
+@click.option("--verbose", is_flag=True, help="Write a line to stderr for each request, compaction and upstream error.")
 def serve(**given: Any) -> None:
     """Listen for agents and keep each of their sessions inside its model's window.
 
     Point any client at the printed address; it needs no other change. Requests are relayed to the upstream of their provider
     with the client's own credentials, which are never stored. Without an upstream a small embedded model answers, so it works
-    without a key. The page at / shows every session.
+    without a key. The page at / shows every session, and so does `infold top` in another terminal. With --verbose there is a line
+    for each request (method, path, status, time, session, tokens in and out) and for each compaction; never what was said.
 
     \b
     Example:

@@ -2,26 +2,31 @@
 
 import os
 import socket
+import threading
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from threading import Event, Thread
+from time import strftime
+from typing import Any
 
 import click
 
 from infold.cli.session_lookup import enforce_limits
-from infold.errors import UsageError
+from infold.core.events import Event, MediaNotStored, NotManaged, SummaryProgressed, SummaryRejected
+from infold.errors import UsageError, without_secrets
 from infold.gateway.actions import SessionActions
 from infold.gateway.app import Gateway, application
 from infold.gateway.auth import check_address
-from infold.gateway.event_hub import EventHub
+from infold.gateway.event_hub import EventHub, ServedRequest
 from infold.gateway.page.routes import CONTENT_POLICY, page_routes
 from infold.gateway.request_body import GatewayLimits
 from infold.gateway.server import Server, connections_allowed
 from infold.gateway.tenants import Tenants, TenantSessions, secret_for
 from infold.gateway.upstream import PROVIDERS, Upstreams, is_address
 from infold.ports import FullStore
+from infold.reports.text import one_line
 from infold.session.process_settings import plugins_from
+from infold.session.report import describe_event
 from infold.settings import Settings, StoreLimits, read_settings
 from infold.settings.schema import format_value
 from infold.wiring import embedded_model, located, open_store
@@ -44,6 +49,9 @@ page: {url}/"""
 BUSY_SECONDS = 5.0
 """How long a request waits for a file that another process writes, before it is relayed unchanged."""
 
+LONGEST_LINE = 300
+"""Characters of a line of the log: paths and session ids are the client's to choose."""
+
 UPKEEP_SECONDS = 3600.0
 """How often the limits of the store are enforced while the server runs."""
 
@@ -55,10 +63,13 @@ def serve_until_signal(
     store: str | None,
     upstreams: tuple[str, ...],
     window: int | None,
-    working_window: int | None = None,
+    **further: Any,
 ) -> None:
-    """Serve until a signal; raise `UsageError` for an invalid address, upstream or store."""
-    stated = {"INFOLD_WINDOW": window, "INFOLD_WORKING_WINDOW": working_window}
+    """Serve until a signal; raise `UsageError` for an invalid address, upstream or store.
+
+    `further` are the options `working_window` and `verbose`.
+    """
+    stated = {"INFOLD_WINDOW": window, "INFOLD_WORKING_WINDOW": further.get("working_window")}
     environ = {**os.environ, **{name: str(tokens) for name, tokens in stated.items() if tokens}}
     settings = read_settings(environ, Path.cwd())
     address = (host or settings.gateway.host, settings.gateway.port if port is None else port)
@@ -74,6 +85,8 @@ def serve_until_signal(
             settings = _for_embedded(settings, environ)
         default = "" if named else stack.enter_context(embedded_model()).url
         hub = EventHub()
+        if further.get("verbose"):
+            log_to_stderr(hub)
         sessions = TenantSessions(opened, settings, hub, plugins_from(settings))
         given = settings.gateway
         gateway = Gateway(
@@ -95,6 +108,46 @@ def serve_until_signal(
         server = Server(application(gateway), gateway.limits, on_exit=hub.close)
         _print_hint(listener, named, place, token=token)
         server.serve_until_signal(listener)
+
+
+# With --verbose.
+
+
+def log_to_stderr(hub: EventHub) -> None:
+    """Write a line for each request and for what infold did in a session, from now on."""
+    hub.subscribe_requests(lambda served: _log_line(request_line(served)))
+    hub.bus.subscribe(Event, lambda event: _log_line(session_line(event)))
+
+
+def request_line(served: ServedRequest) -> str:
+    """Return method, path, status, time, session and tokens of a request; the query, which may hold a key, is left out."""
+    path = without_secrets(served.path)
+    counted = {"in": served.input_tokens, "out": served.output_tokens}
+    tokens = [f"{name}={number}" for name, number in counted.items() if number is not None]
+    status = str(served.status) if served.status else "the client left"
+    parts = [f"{served.method} {path}", status, f"{served.duration_ms}ms"]
+    parts += [f"session={served.session_id}"] if served.session_id else []
+    return " ".join((*parts, *tokens, served.note, *([f"error={served.problem}"] if served.problem else [])))
+
+
+def session_line(event: Event) -> str:
+    """Return what was done in a session; empty for what the line of the request says, and for what holds content."""
+    match event:
+        case SummaryProgressed() | NotManaged():
+            return ""
+        case SummaryRejected():
+            done = f"a summary was rejected ({', '.join(event.faults)})"
+        case MediaNotStored():
+            done = f"{event.media_type} of {event.byte_size:,} bytes is over the limit of {event.limit_bytes:,}; not stored"
+        case _:
+            done = describe_event(event)
+    return f"session={event.session_id} {' '.join(done.split())}"
+
+
+def _log_line(line: str) -> None:
+    if line:
+        with suppress(OSError):  # the reader of the log is gone; requests are served all the same
+            click.echo(f"{strftime('%H:%M:%S')} {one_line(line, LONGEST_LINE)}", err=True)
 
 
 def _parse_upstream(text: str) -> tuple[str, str]:
@@ -127,14 +180,14 @@ def limits_enforced(store: FullStore, limits: StoreLimits, every_seconds: float 
     if limits.max_age_days is None and limits.max_bytes is None:
         yield
         return
-    ended = Event()
+    ended = threading.Event()
 
     def upkeep() -> None:
         enforce_limits(store, limits)
         while not ended.wait(every_seconds):
             enforce_limits(store, limits)
 
-    thread = Thread(target=upkeep, name="infold-upkeep", daemon=True)
+    thread = threading.Thread(target=upkeep, name="infold-upkeep", daemon=True)
     thread.start()
     try:
         yield

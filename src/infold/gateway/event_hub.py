@@ -1,8 +1,10 @@
-"""Deliver the events of all sessions of the gateway: to metrics, to subscribers, and to the pages that are open."""
+"""Deliver the events of all sessions of the gateway, and what became of each request: to metrics, subscribers and open pages."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+
+from msgspec import Struct
 
 from infold.core.events import Event
 from infold.observers.bus import Bus
@@ -12,6 +14,24 @@ MOST_WAITING = 1_000
 """Events that may wait for a page that does not read them; then the oldest are dropped."""
 
 
+class ServedRequest(Struct, frozen=True):
+    """What became of a client's request: never what was said in it, nor its credential.
+
+    `status` is 0 if the client disconnected before an answer. Tokens are as the provider reported them, `None` if it did not;
+    `problem` is the kind of error of the upstream or of the gateway.
+    """
+
+    method: str
+    path: str
+    status: int
+    duration_ms: int
+    note: str = ""
+    session_id: str = ""
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    problem: str = ""
+
+
 class EventHub:
     """Observes every session of the gateway; may be used from any thread."""
 
@@ -19,6 +39,7 @@ class EventHub:
         self.bus = Bus()
         self.metrics = Metrics()
         self.bus.subscribe(Event, self.metrics.observe)
+        self._on_request: list[Callable[[ServedRequest], None]] = []
         self._listeners: set[_Listener] = set()
         self._is_closed = False
 
@@ -27,6 +48,15 @@ class EventHub:
         self.bus.observe(event)
         for listener in tuple(self._listeners):
             listener.put((tenant, event))
+
+    def subscribe_requests(self, on_request: Callable[[ServedRequest], None]) -> None:
+        """Have a function called for every request that was relayed or refused, in the event loop."""
+        self._on_request.append(on_request)
+
+    def report(self, served: ServedRequest) -> None:
+        """Deliver what became of a request."""
+        for on_request in self._on_request:
+            on_request(served)
 
     async def subscribe(self) -> AsyncIterator[tuple[str | None, Event]]:
         """Yield the events from now on, each with its tenant, until the hub is closed."""

@@ -12,6 +12,7 @@ from asyncio import FIRST_COMPLETED, Future, create_task, ensure_future, gather,
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from functools import partial
+from time import monotonic
 from typing import Any, cast
 
 import httpx2
@@ -20,14 +21,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from infold.core.events import FailedOpen, NotManaged
 from infold.errors import BrokenInput, InfoldError, StoreError, UsageError
 from infold.formats.codec import MalformedError
 from infold.formats.overflow import Overflow
 from infold.formats.requests import Unmanaged, format_of_path
-from infold.gateway.event_hub import EventHub
+from infold.gateway.event_hub import EventHub, ServedRequest
 from infold.gateway.request_body import GatewayLimits, Refusal, ReplyDecoder, decompress_body, read_body
 from infold.gateway.tenants import Tenants, TenantSessions
 from infold.gateway.upstream import (
@@ -87,6 +88,41 @@ class _Outbound(Struct, frozen=True):
     managed: ManagedRequest | None = None
 
 
+class _Exchange:
+    """One request and what became of it, as far as that is reported: its status is read from what is sent."""
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self.scope = scope
+        self.outbound: _Outbound | Refusal | None = None
+        self.problem = ""
+        self._send = send
+        self._status = 0
+        self._began = monotonic()
+
+    async def send(self, message: Message) -> None:
+        """Send on, and note the status."""
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+        await self._send(message)
+
+    def served(self) -> ServedRequest:
+        """Return what became of it until now."""
+        outbound = self.outbound
+        managed = outbound.managed if isinstance(outbound, _Outbound) else None
+        usage = None if managed is None else managed.usage
+        return ServedRequest(
+            self.scope["method"],
+            self.scope["path"],
+            self._status,
+            round((monotonic() - self._began) * 1000),
+            outbound.note if isinstance(outbound, _Outbound) else "refused",
+            (managed.session_id or "") if managed is not None else "",
+            None if usage is None else usage.prompt,
+            None if usage is None else usage.output + usage.reasoning,
+            self.problem,
+        )
+
+
 class Relay:
     """An ASGI application between clients and upstreams."""
 
@@ -110,25 +146,34 @@ class Relay:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, whatever its method and path; once it is sent, a disconnect of the client cancels it."""
-        outbound = await self._prepare(Request(scope, receive))
-        if isinstance(outbound, Refusal):
-            await refuse(outbound)(scope, receive, send)
-        else:
-            await cancel_on_disconnect(receive, self._answer(outbound, scope, receive, send))
+        exchange = _Exchange(scope, send)
+        try:
+            outbound = exchange.outbound = await self._prepare(Request(scope, receive))
+            if isinstance(outbound, Refusal):
+                await refuse(outbound)(scope, receive, exchange.send)
+            else:
+                await cancel_on_disconnect(receive, self._answer(outbound, exchange, receive))
+        finally:
+            self._hub.report(exchange.served())
 
-    async def _answer(self, outbound: _Outbound, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _answer(self, outbound: _Outbound, exchange: "_Exchange", receive: Receive) -> None:
         managed = outbound.managed
         try:
             reply, note = await self._fetch(outbound)
-        except httpx2.TimeoutException:
+        except httpx2.TimeoutException as error:
             problem = "the upstream took too long to answer; try again, or raise the time allowed"
-            await refuse(Refusal(504, problem))(scope, receive, send)
+            exchange.problem = f"{outbound.outgoing.url.host}: {type(error).__name__}"
+            await refuse(Refusal(504, problem))(exchange.scope, receive, exchange.send)
         except httpx2.HTTPError as error:
             problem = f"the upstream could not be reached or broke off ({type(error).__name__})"
-            await refuse(Refusal(502, f"{problem}; try again, or check its address"))(scope, receive, send)
+            exchange.problem = f"{outbound.outgoing.url.host}: {type(error).__name__}"
+            await refuse(Refusal(502, f"{problem}; try again, or check its address"))(
+                exchange.scope, receive, exchange.send
+            )
         else:
             session_id = None if managed is None else managed.session_id
-            await reply.pass_on(send, returned(reply.headers.raw, note, session_id))
+            exchange.problem = reply.error_kind
+            await reply.pass_on(exchange.send, returned(reply.headers.raw, note, session_id))
 
     async def _fetch(self, outbound: _Outbound) -> "tuple[ObservedReply, str]":
         """Return the reply to a request, recovered from refusals for its size, and the note for the client."""
@@ -359,6 +404,11 @@ class ObservedReply:
     def overflow(self) -> Overflow | None:
         """The refusal for size that it is, if it is one; known once the opening is read."""
         return None if self._observer is None else self._observer.overflow
+
+    @property
+    def error_kind(self) -> str:
+        """The provider's word for the error that it is; known once the opening is read."""
+        return "" if self._observer is None else self._observer.error_kind()
 
     async def read_opening(self) -> None:
         """Read until it is known whether this is a refusal; raise `httpx2.HTTPError`."""

@@ -4,6 +4,7 @@ A proxy has no model of its own. If the settings name no summariser, summaries a
 request goes to, with its credentials and over its connection.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from typing import Any
@@ -14,6 +15,7 @@ from msgspec import Struct
 from infold.catalogue import cost_of
 from infold.catalogue.served import Question
 from infold.core.judge import Answer, ModelAnswer
+from infold.core.messages import Usage
 from infold.core.summary_request import SummaryRequest
 from infold.errors import (
     MAY_PASS,
@@ -75,6 +77,7 @@ class ManagedRequest:
 
     `store_error` is why the session is kept in memory only; `None` if it is stored. `on_recovery` is called with this request
     and the refusal after a recovery. `on_reply` takes the reply to a request that is not the session's, in place of recording it.
+    `usage` is what the provider reported with a reply that was recorded.
     """
 
     def __init__(
@@ -90,6 +93,7 @@ class ManagedRequest:
         self.betas: tuple[str, ...] = ()
         self.on_reply: Callable[[Mapping[str, Any]], None] | None = None
         self.store_error: StoreError | None = None
+        self.usage: Usage | None = None
         self._send = send
         self._on_recovery = on_recovery
         self._next_sequence = -1
@@ -159,6 +163,7 @@ class ManagedRequest:
         reply = observer.reply()
         if reply is not None:
             (self.on_reply or self.session.record)(reply)
+            self.usage = self.parsed.asked.wire.usage(reply)
 
     def summarise(self, request: SummaryRequest) -> ModelAnswer | Awaitable[ModelAnswer]:
         """Request a summary from the provider of this request; raise `ModelError` if its window is too small for one."""
@@ -237,6 +242,9 @@ def _refusal(model: str, reply: UpstreamReply) -> ModelError:
 MOST_WHOLE_BYTES = 32 * 2**20
 """How much of a reply that is not a stream is kept until it is complete; a larger one is passed on without being recorded."""
 
+_WORD = re.compile(r"[A-Za-z_.-]{1,48}")
+"""How providers name kinds of errors; a message is longer, and may quote the conversation."""
+
 MOST_REFUSAL_BYTES = 256 * 1024
 MOST_OPENING_BYTES = 64 * 1024
 """How much of a refusal, and of a stream without content, is held back; those of providers are smaller."""
@@ -308,6 +316,14 @@ class ReplyObserver:
             self._body += data
         else:
             self._body.clear()
+
+    def error_kind(self) -> str:
+        """Return the provider's word for an error, such as rate_limit_error; empty if there is no error or no such word."""
+        if self._status < 400 or self._builder is not None:
+            return ""
+        error = _error_in(self._body)
+        words = [error.get(name) for name in ("code", "type", "status")] if isinstance(error, dict) else []
+        return next((word for word in words if isinstance(word, str) and _WORD.fullmatch(word)), "")
 
     def give_up(self) -> None:
         """Note that the reply cannot be read."""

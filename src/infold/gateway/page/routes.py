@@ -12,6 +12,7 @@ from os import PathLike, stat_result
 from time import time
 from urllib.parse import parse_qsl, quote
 
+import msgspec
 from msgspec import Struct
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -46,11 +47,15 @@ CONTENT_POLICY = (
 """The strictest content security policy that the page works under: nothing inline, nothing from elsewhere."""
 
 SESSION = "/sessions/{address}"
+LIST = "/sessions.json"
 IMMUTABLE = "private, max-age=31536000, immutable"
 """A file requested by its version never changes, so a browser need not ask for it again."""
 
 PAGE_SIZE = 25
 """Sessions on one page."""
+
+MOST_LISTED = 200
+"""Sessions in one answer for a program."""
 
 LAST_PAGE = 10**9
 """Above every page that a store fills."""
@@ -80,6 +85,7 @@ LABELS = {
     "sequence": "the entry to undo",
     "before": "the entry to stop before",
     "page": "the page",
+    "most": "the number of sessions",
     "at": "the entry",
 }
 """What each number is called in an error."""
@@ -109,6 +115,7 @@ def page_routes(
     with_errors = [Middleware(ErrorPages, templates=templates)]
     return [
         Route("/", pages.sessions, middleware=with_errors),
+        Route(LIST, pages.session_list, middleware=with_errors),
         Route("/events", pages.events, middleware=with_errors),
         Route(SESSION, pages.session, middleware=with_errors),
         Route(f"{SESSION}/messages/{{handle}}", pages.message, middleware=with_errors),
@@ -131,6 +138,26 @@ class SessionRow(Struct, frozen=True):
     title: str
     tenant: str
     usable_tokens: int | None
+
+
+class SessionState(Struct, frozen=True):
+    """A session as programs read it: what it was sent and costs, and how full the window is."""
+
+    id: str
+    tenant: str
+    title: str
+    model: str
+    view_tokens: int
+    usable_tokens: int | None
+    window_tokens: int | None
+    requests: int
+    compactions: int
+    prunings: int
+    cost: float
+    cost_is_partial: bool
+    cached_share: float | None
+    changed_ms: int
+    problem: str
 
 
 class _Pages:
@@ -163,6 +190,14 @@ class _Pages:
             client_url=_client_url(request),
             events="/events",
         )
+
+    def session_list(self, request: Request) -> Response:
+        """Send the newest sessions as JSON, `most` of them, for programs such as `infold top`."""
+        most = min(max(1, int_param(request.query_params, "most") or PAGE_SIZE), MOST_LISTED)
+        newest = list(islice(find_sessions(self._store, self._tallies, ""), most + 1))
+        rows = [self._session_state(list_session(self._tallies, one)) for one in newest[:most]]
+        content = {"now_ms": self._now_ms(), "has_more": len(newest) > most, "sessions": rows}
+        return Response(msgspec.json.encode(content), media_type="application/json")
 
     def session(self, request: Request) -> Response:
         """Show one session, its window over time and its log, as it is or as it was before an entry."""
@@ -303,6 +338,27 @@ class _Pages:
             listed = ListedSession(listed.stored, problem=str(error))
         title = excerpt(listed.title, LONGEST_TITLE)
         return SessionRow(listed, encode_key(key), title, self._tenant(key), usable)
+
+    def _session_state(self, listed: ListedSession) -> SessionState:
+        row = self._session_row(listed)
+        key, tally, problem = row.listed.stored.key, row.listed.tally, row.listed.problem
+        return SessionState(
+            key.session_id,
+            row.tenant,
+            row.title,
+            tally.model,
+            tally.view_tokens,
+            None if problem else self._actions.usable_of(key),
+            row.window_tokens,
+            tally.requests,
+            len(tally.folds),
+            tally.prunings,
+            round(tally.total_cost, 6),
+            tally.costs_at_least,
+            tally.cached_share,
+            row.listed.stored.changed_ms,
+            problem,
+        )
 
     def _tenant(self, key: SessionKey) -> str:
         """Return a short label of the tenant, empty if the store has only one."""
