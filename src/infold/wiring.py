@@ -12,7 +12,7 @@ from typing import Any, cast
 from infold.catalogue import Known, lookup
 from infold.core.messages import ModelRef
 from infold.errors import UsageError, kind_of
-from infold.models.embedded import EmbeddedModel
+from infold.models.embedded import REMEDY, EmbeddedModel, is_installed
 from infold.ports import AsyncSummariser, Clock, FullStore, Model, OpenedStore, Summariser
 from infold.settings import StoreLimits
 from infold.settings.schema import POSTGRES_SCHEMES, STORE_HELP, store_path, store_problem
@@ -142,6 +142,11 @@ def _adapter_of(provider: str, name: str) -> Callable[..., Model]:
 def embedded_model() -> EmbeddedModel:
     """Return the small model that comes in a package, to be run in a `with` block."""
     return EmbeddedModel()
+
+
+def embedded_remedy() -> str:
+    """Return the line that installs the embedded model; empty if it is installed."""
+    return "" if is_installed() else REMEDY
 
 
 def keep_within(store: FullStore, limits: StoreLimits) -> int:

@@ -318,11 +318,6 @@ def exit_on_signals() -> Iterator[None]:
 # Asking at the terminal; without one, permission is refused.
 
 
-def can_ask(source: IO[str] | None) -> bool:
-    """Whether input comes from a terminal."""
-    return source is not None and source.isatty()
-
-
 def denied_hint(refused: Sequence[ToolRefused]) -> str:
     """Return what was refused for lack of a terminal to ask on, and the options that would have allowed it."""
     actions = list(dict.fromkeys(one_line(f"{one.tool}:{one.what}", LONGEST_NAME) for one in refused))
@@ -340,7 +335,7 @@ def discard_typed(source: IO[str]) -> None:
 
 def trust_prompt(source: IO[str] | None, console: Console) -> Callable[[Path, Sequence[str]], bool] | None:
     """Return a function that asks whether a folder is trusted; `None` without a terminal."""
-    if source is None or not can_ask(source):
+    if source is None or not options.can_ask(source):
         return None
 
     def ask(folder: Path, brought: Sequence[str]) -> bool:
@@ -369,7 +364,7 @@ def _read_answer(source: IO[str], console: Console, question: str) -> Consent:
 
 def permission_prompt(source: IO[str] | None, console: Console) -> Callable[[ActionRequest], Consent]:
     """Return a function that asks whether an action is allowed; without a terminal it always answers no."""
-    if source is None or not can_ask(source):
+    if source is None or not options.can_ask(source):
         return lambda _: "no"
 
     def ask(action: ActionRequest) -> Consent:

@@ -1,11 +1,20 @@
-"""`infold convert`: write a recorded session in another format."""
+"""Write a session in another format: `infold convert` from a file, `infold export` from a store."""
 
+import os
 from pathlib import Path
 
 import click
+from msgspec.structs import replace
 
 from infold.cli import options
 from infold.cli.files import OUTPUT_FORMATS, choose_session, encode_sessions, input_options, read_input, write_output
+from infold.cli.session_lookup import find_session, open_existing_store, session_argument, store_location, store_options
+from infold.ports import SessionKey, Store
+from infold.session.titles import title_of
+from infold.settings.schema import store_path
+from infold.transcripts.infold_log import entries_to_log, session_from_entries
+
+EXPORT_FORMATS = ("markdown", "jsonl", "opencode")
 
 
 @click.command("convert")
@@ -33,3 +42,37 @@ def convert(*, file: Path, to: str, output: Path | None, format: str | None, ses
         others = len(found.sessions) - 1
         click.echo(f"note: wrote session {sessions[0].id} only; choose among {others} more with --session", err=True)
     write_output(encode_sessions(to, sessions), output, source=file, force=force)
+
+
+@click.command("export")
+@session_argument
+@click.option("--to", required=True, type=click.Choice(EXPORT_FORMATS), help="The format to write.")
+@click.option(
+    "-o", "--out", "output", type=click.Path(path_type=Path), metavar="OUT", help="Write there, not to stdout."
+)
+@options.force
+@store_options
+def export(*, session: str, to: str, output: Path | None, force: bool, store: str | None, tenant: str | None) -> None:
+    """Write the whole of session ID, including what is folded or pruned.
+
+    markdown is for people. jsonl is infold's own log, one entry per line, which the other verbs read as a FILE. opencode is
+    what `opencode import` reads: compactions are folds there too. Messages that were taken back are in the log only.
+
+    \b
+    Examples:
+      infold export last --to markdown -o session.md
+      infold export last --to opencode -o session.json && opencode import session.json
+    """
+    with open_existing_store(store) as opened:
+        content = _encode(opened, find_session(opened, session, tenant), to)
+    path = store_path(store_location(store))
+    source = path if path.is_file() else Path(os.devnull)  # a database server is not a file to protect
+    write_output(content, output, source=source, force=force)
+
+
+def _encode(store: Store, key: SessionKey, to: str) -> bytes:
+    entries = [entry for _, entry in store.newest_first(key)][::-1]
+    if to == "jsonl":
+        return entries_to_log(key.session_id, entries)
+    session = session_from_entries(key.session_id, entries)
+    return encode_sessions(to, (replace(session, title=session.title or title_of(store, key)),))

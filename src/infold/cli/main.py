@@ -1,4 +1,4 @@
-"""The command `infold`: run a verb, and report errors in one line.
+"""The command `infold`: run a verb, and report each error in one line.
 
 Verbs are listed in a table and imported when they are used, so that `infold --help` stays fast.
 """
@@ -8,14 +8,13 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
 import click
 from msgspec import Struct
 
-from infold.errors import InfoldError
+from infold.errors import InfoldError, SettingsError, did_you_mean
 
 
 class Verb(Struct, frozen=True):
@@ -30,10 +29,12 @@ VERBS = {
     "compact": Verb("infold.cli.compact:compact_verb", "Fold a session into a window and show the result."),
     "config": Verb("infold.cli.config:config", "Show every setting and where its value came from."),
     "convert": Verb("infold.cli.convert:convert", "Write a session in another format."),
-    "delete": Verb("infold.cli.delete:delete", "Remove sessions for good."),
+    "delete": Verb("infold.cli.sessions:delete", "Remove sessions for good."),
     "demo": Verb("infold.cli.demo:demo", "Watch a coding session being kept inside a small window."),
     "diff": Verb("infold.cli.diff:diff", "Show what a session changed on disk."),
-    "export": Verb("infold.cli.export:export", "Write a session as markdown, as infold's log or for OpenCode."),
+    "doctor": Verb("infold.cli.doctor:doctor", "Check this installation, and say how to mend what is wrong."),
+    "export": Verb("infold.cli.convert:export", "Write a session as markdown, as infold's log or for OpenCode."),
+    "init": Verb("infold.cli.config:init", "Write a settings file with a comment on every setting."),
     "inspect": Verb("infold.cli.inspect:inspect", "Show what fills the window of a recorded session."),
     "mcp": Verb("infold.cli.mcp:mcp", "Serve recall to any agent over the Model Context Protocol."),
     "models": Verb("infold.cli.models:models", "Show limits and prices of models."),
@@ -43,6 +44,7 @@ VERBS = {
     "serve": Verb("infold.cli.serve:serve", "Keep any agent inside its window by its base URL."),
     "sessions": Verb("infold.cli.sessions:sessions", "List the stored sessions."),
     "show": Verb("infold.cli.show:show", "Print a session."),
+    "top": Verb("infold.cli.top:top", "Watch the sessions of a running gateway."),
     "undo": Verb("infold.cli.undo:undo", "Undo a session's newest compaction."),
 }
 
@@ -85,9 +87,10 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the verb, or suggest similar ones."""
-        near = [] if args[0] in self.list_commands(ctx) else get_close_matches(args[0], self.list_commands(ctx), n=2)
-        if near and not args[0].startswith("-"):
-            ctx.fail(f"No such command {args[0]!r}; did you mean {' or '.join(map(repr, near))}?")
+        known = self.list_commands(ctx)
+        meant = "" if args[0] in known or args[0].startswith("-") else did_you_mean(args[0], known, most=2)
+        if meant:
+            ctx.fail(f"No such command {args[0]!r}; {meant}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -123,7 +126,8 @@ def _errors_in_one_line() -> Iterator[None]:
             raise click.exceptions.Exit(_status_without_reader()) from error
         raise
     except InfoldError as error:
-        raise click.ClickException(_line(error)) from error
+        others = error.others if isinstance(error, SettingsError) else ()
+        raise click.ClickException("\nError: ".join(map(_line, (error, *others)))) from error
     except OSError as error:
         if error.errno == errno.EPIPE:  # the reader of the output is gone, as after `| head`
             _discard_output()

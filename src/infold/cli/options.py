@@ -1,9 +1,9 @@
-"""Options that several verbs share: sizes in tokens, a policy, a model, JSON."""
+"""Options that several verbs share: sizes in tokens, a policy, a model, JSON; and whether a verb can ask."""
 
 from collections.abc import Callable
 from functools import reduce
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import click
 
@@ -19,6 +19,11 @@ Verb = TypeVar("Verb", bound=Callable[..., Any])
 def combine(*options: Callable[[Any], Any]) -> Callable[[Verb], Verb]:
     """Return one decorator that adds all of these options, in this order."""
     return lambda function: reduce(lambda wrapped, option: option(wrapped), reversed(options), function)
+
+
+def can_ask(source: IO[str] | None) -> bool:
+    """Whether input comes from a terminal."""
+    return source is not None and source.isatty()
 
 
 def parse_tokens(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:

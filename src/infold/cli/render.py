@@ -103,14 +103,19 @@ def make_table(*columns: str, left: Iterable[str] = (), free: str = "", **settin
 
 
 def titled(title: str, table: Table) -> Group:
-    """Return a table below its title; in a narrow terminal its numbers stay whole: bars, then names, get shorter first."""
+    """Return a table below its title, with whole numbers."""
+    return Group(heading(title), keep_numbers(table))
+
+
+def keep_numbers(table: Table) -> Table:
+    """Keep the numbers of a table whole in a narrow terminal: bars, then names, get shorter first."""
     for column in table.columns:
         if column.justify == "right":
             words = (*map(str, column.cells), *str(column.header).split())
             column.min_width = max(map(cell_len, words), default=0)
         elif not column.header:
             column.no_wrap = False
-    return Group(heading(title), table)
+    return table
 
 
 def frame(lines: Iterable[str], title: str, *, plain: bool, item: str = "") -> Panel:

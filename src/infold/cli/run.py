@@ -21,7 +21,6 @@ from infold.agent.run import RunEvent, UserInterface
 from infold.cli.agent_options import (
     AgentOptions,
     agent_options,
-    can_ask,
     decide_trust,
     denied_hint,
     describe_ending,
@@ -31,6 +30,7 @@ from infold.cli.agent_options import (
     permission_prompt,
     trust_prompt,
 )
+from infold.cli.options import can_ask
 from infold.core.events import PreparedAhead, SummaryProgressed
 from infold.errors import UsageError
 from infold.formats.codec import replace_surrogates

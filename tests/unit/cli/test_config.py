@@ -165,7 +165,7 @@ def test_wrong_settings_are_one_line(file: Path) -> None:
     told = config(file=file)
 
     assert (told.exit_code, told.stdout) == (1, "")
-    assert told.stderr.startswith(f"Error: windw ({file}): unknown setting; the nearest is window; correct")
+    assert told.stderr.startswith(f"Error: windw ({file}): unknown setting; did you mean window? Otherwise remove")
     assert len(told.stderr.splitlines()) == 1
 
 

@@ -24,7 +24,7 @@ def ids(place: Path, tenant: str = "") -> list[str]:
 @pytest.fixture
 def person(monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody who can be asked."""
-    monkeypatch.setattr("infold.cli.delete.can_ask", lambda _: True)
+    monkeypatch.setattr("infold.cli.options.can_ask", lambda _: True)
 
 
 def answered(home: Path, answer: str) -> Result:
