@@ -1,60 +1,132 @@
 """`infold models`: show limits and prices of models, and how a name is matched."""
 
-from collections.abc import Iterable, Iterator
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from fnmatch import fnmatchcase
+from importlib import import_module
 
 import click
+from msgspec import Struct
 from msgspec.structs import asdict
-from rich.table import Table
 
 from infold.catalogue import USUAL_PRICES, Assumed, Lookup, ModelEntry, Prices, lookup, shipped_table
 from infold.catalogue.served import ServedModel, ServedWindows
 from infold.cli import options
-from infold.cli.render import make_table, open_console, print_json
+from infold.cli.render import print_json
+from infold.errors import did_you_mean, nearest_names
 from infold.reports.text import plural, printable, short_number
-from infold.wiring import open_model
 
-MOST_LIKE = 10
-COLUMNS = ("window", "input", "output", "$ in", "$ out", "$ read", "$ write", "family")
+WIRING = "infold.wiring"
+"""Imported by name: only --base-url opens a model, and the catalogue is read without what that loads."""
 
-PLAIN_WIDTH = 400
-"""Columns if there is no terminal: room for any name, so that none is cut."""
+MOST_NEAR, LIKENESS = 8, 0.5
+"""How many names are suggested for one that is not known, and how similar they must be."""
+
+FIRST_PROVIDERS = ("anthropic", "openai", "google")
+"""Whose models stand first in the list; all others follow by name."""
+
+SHORTEST_NAME = 24
+"""Columns of a model's name below which other columns are left out."""
+
+
+class Column(Struct, frozen=True):
+    """A column of the list; those with the highest `rank` are left out first in a narrow terminal."""
+
+    title: str
+    cell: Callable[[ModelEntry], str]
+    rank: int = 0
+    is_text: bool = False
 
 
 @click.command("models")
-@click.argument("name", required=False)
-@click.option("--search", metavar="TEXT", help="List only models whose name, provider or family contains this text.")
-@click.option("--base-url", metavar="URL", help="Ask the server there, such as vLLM or Ollama, for the window of NAME.")
+@click.argument("pattern", required=False)
+@click.option("--provider", metavar="NAME", help="List only the models of this provider.")
+@click.option(
+    "--min-window", metavar="TOKENS", callback=options.parse_tokens, help="List only models with at least this window."
+)
+@click.option(
+    "--base-url", metavar="URL", help="Ask the server there, such as vLLM or Ollama, for the window of PATTERN."
+)
 @options.as_json
-def models(name: str | None, search: str | None, base_url: str | None, as_json: bool) -> None:
-    """Show limits and prices of a model, NAME in any of its usual spellings, and how it was matched.
+def models(
+    pattern: str | None, provider: str | None, min_window: int | None, base_url: str | None, *, as_json: bool
+) -> None:
+    """Show limits and prices of a model, PATTERN being its name in any of its usual spellings, and how it was matched.
 
-    Without NAME all models are listed. Prices are US dollars per million tokens. An unknown name gets a
-    cautious window, and the output says why. With --base-url the server is asked for the window it serves.
+    Any other text lists the models whose name, provider or family contains it; * and ? stand for any characters. Without PATTERN
+    all models are listed. Prices are US dollars per million tokens. If there is no such model, the nearest names are shown, with
+    the cautious window that infold would assume, and the exit status is 1. With --base-url the server is asked for the window it
+    serves.
 
     \b
     Examples:
       infold models anthropic/claude-sonnet-4-5
-      infold models --search gemini
+      infold models gemini --min-window 1m
       infold models qwen3-coder --base-url http://localhost:8000/v1
     """
-    if name is not None and search is not None:
-        raise click.UsageError("give NAME to look one up, or --search TEXT to list several, not both")
-    if base_url and name is None:
-        raise click.UsageError("--base-url needs NAME, the model to ask the server for")
-    if name is not None and base_url:
-        _show_served(name, base_url, as_json=as_json)
-    elif name is not None:
-        _show_one(lookup(name), name, as_json=as_json)
+    if base_url and pattern is None:
+        raise click.UsageError("--base-url needs PATTERN, the name of the model to ask the server for")
+    if provider is not None:
+        _check_provider(provider)
+    if pattern is not None and base_url:
+        _show_served(pattern, base_url, as_json=as_json)
+        return
+    is_filtered = provider is not None or min_window is not None
+    found = None if pattern is None or is_filtered else lookup(pattern)
+    if found is not None and pattern is not None and not isinstance(found, Assumed):
+        _show_one(found, pattern, as_json=as_json)
+        return
+    entries = [
+        entry
+        for entry in _matching(pattern or "")
+        if provider in (None, entry.provider) and entry.context_tokens >= (min_window or 0)
+    ]
+    if entries:
+        _show_list(entries, as_json=as_json)
     else:
-        _show_list(_matching(search or ""), as_json=as_json)
+        _show_nothing(pattern, found, as_json=as_json)
+
+
+def _check_provider(provider: str) -> None:
+    known = {entry.provider for entry in shipped_table().models}
+    if provider not in known:
+        meant = did_you_mean(provider, known) or f"the catalogue has {', '.join(sorted(known))}"
+        raise click.BadParameter(f"{provider!r} is not known; {meant}", param_hint="'--provider'")
 
 
 def _matching(text: str) -> list[ModelEntry]:
+    """Return the models that a text is part of, or that match a pattern with * or ?, in the order of the list."""
     wanted = text.lower()
-    entries = (
-        entry for entry in shipped_table().models if wanted in f"{entry.name} {entry.provider} {entry.family}".lower()
-    )
-    return sorted(entries, key=lambda entry: entry.name)
+    has_wildcard = "*" in wanted or "?" in wanted
+
+    def is_match(entry: ModelEntry) -> bool:
+        if has_wildcard:
+            return fnmatchcase(entry.name.lower(), wanted)
+        return wanted in f"{entry.name} {entry.provider} {entry.family}".lower()
+
+    places = {provider: place for place, provider in enumerate(FIRST_PROVIDERS)}
+    last = len(FIRST_PROVIDERS)
+    found = filter(is_match, shipped_table().models)
+    return sorted(found, key=lambda entry: (places.get(entry.provider, last), entry.name))
+
+
+def _show_nothing(pattern: str | None, found: Lookup | None, *, as_json: bool) -> None:
+    """Show the nearest names and what is assumed for an unknown name; the status is 1."""
+    if pattern is None or found is None:
+        click.echo("no model of the catalogue is like that; leave out a filter, or ask for less", err=True)
+        if as_json:
+            print_json({"as_of": shipped_table().as_of, "models": []})
+        raise click.exceptions.Exit(1)
+    bare = pattern.lower().rpartition("/")[2]
+    near = nearest_names(bare, (entry.name for entry in shipped_table().models), most=MOST_NEAR, likeness=LIKENESS)
+    if as_json:
+        print_json({"asked": pattern, **_lookup_json(found), "nearest": near})
+    else:
+        _show_one(found, pattern, as_json=False)
+        if near:
+            click.echo(f"nearest names: {', '.join(near)}", err=True)
+    raise click.exceptions.Exit(1)
 
 
 # One model.
@@ -70,7 +142,7 @@ def _show_one(found: Lookup, name: str, *, as_json: bool) -> None:
 
 def _show_served(name: str, base_url: str, *, as_json: bool) -> None:
     """Show the window that a server reports for a model."""
-    with open_model(name, base_url) as model:
+    with import_module(WIRING).open_model(name, base_url) as model:
         found = (
             ServedWindows().find(base_url, model.ref.id, model.ask_server) if isinstance(model, ServedModel) else None
         )
@@ -93,9 +165,6 @@ def _describe(found: Lookup, name: str) -> Iterator[str]:
         yield f"{name}: not known"
         yield f"  {found.reason}"
         yield f"  {found.advice.replace('window=…', '--window TOKENS')}"
-        like = sorted(_matching(name), key=lambda one: len(one.name))[:MOST_LIKE]
-        if like:
-            yield f"  names that contain it: {', '.join(one.name for one in like)}"
     else:
         yield f"{found.matched}: {entry.provider or 'provider not known'} (matched by: {', '.join(found.how)})"
     yield f"  window: {entry.context_tokens:,} tokens"
@@ -135,26 +204,51 @@ def _show_list(entries: list[ModelEntry], *, as_json: bool) -> None:
     if as_json:
         print_json({"as_of": shipped_table().as_of, "models": [asdict(entry) for entry in entries]})
         return
-    if not entries:
-        click.echo("no name, provider or family of a model contains this text; try a shorter one", err=True)
-        return
-    console = open_console(plain_width=PLAIN_WIDTH)
-    console.print(_table(entries))
-    units = "dollars per million tokens: input, output, read from cache, written to cache"
-    console.print(f"{plural(len(entries), 'model')}, as of {shipped_table().as_of}; {units}")
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    footer = f"{plural(len(entries), 'model')}, as of {shipped_table().as_of}; dollars per million tokens"
+    click.echo("\n".join((*_lines(entries, width), footer)))
 
 
-def _table(entries: Iterable[ModelEntry]) -> Table:
-    table = make_table(header_style="bold")
-    table.add_column("model", no_wrap=True, overflow="ellipsis")
-    for name in COLUMNS:
-        table.add_column(name, justify="left" if name == "family" else "right", no_wrap=True, min_width=len(name))
-    for entry in entries:
-        prices = entry.prices
-        costs = (prices.input, prices.output, prices.cache_read, prices.cache_write) if prices else (None,) * 4
-        sizes = (entry.context_tokens, entry.input_tokens, entry.output_tokens)
-        table.add_row(entry.name, *map(_size, sizes), *map(_price, costs), entry.family)
-    return table
+COLUMNS = (
+    Column("provider", lambda entry: entry.provider, rank=2, is_text=True),
+    Column("window", lambda entry: _size(entry.context_tokens)),
+    Column("input", lambda entry: _size(entry.input_tokens), rank=4),
+    Column("output", lambda entry: _size(entry.output_tokens), rank=1),
+    Column("$ in", lambda entry: _price(entry.prices and entry.prices.input)),
+    Column("$ out", lambda entry: _price(entry.prices and entry.prices.output)),
+    Column("$ read", lambda entry: _price(entry.prices and entry.prices.cache_read), rank=3),
+    Column("$ write", lambda entry: _price(entry.prices and entry.prices.cache_write), rank=3),
+    Column("family", lambda entry: entry.family, rank=5, is_text=True),
+)
+
+
+def _lines(entries: Iterable[ModelEntry], width: int | None) -> Iterator[str]:
+    """Yield the list as lines of aligned columns, in `width` cells if given: whole columns are left out, and names cut last.
+
+    Written by hand, because a table of rich takes a second for two thousand rows.
+    """
+    rows = {column: [column.title, *map(column.cell, entries)] for column in COLUMNS}
+    sizes = {column: max(map(len, cells)) for column, cells in rows.items()}
+    names = ["model", *(entry.name for entry in entries)]
+    longest = max(map(len, names))
+    shown = list(COLUMNS)
+    while width is not None and shown and min(longest, SHORTEST_NAME) + _room(shown, sizes) > width:
+        dearest = max(column.rank for column in shown)
+        if dearest == 0:
+            break
+        shown = [column for column in shown if column.rank < dearest]
+    space = longest if width is None else max(1, min(longest, width - _room(shown, sizes)))
+    for number, name in enumerate(names):
+        cut = name if len(name) <= space else f"{name[: space - 1]}…"
+        cells = (
+            rows[column][number].ljust(sizes[column]) if column.is_text else rows[column][number].rjust(sizes[column])
+            for column in shown
+        )
+        yield printable("  ".join((cut.ljust(space), *cells)).rstrip())
+
+
+def _room(shown: Iterable[Column], sizes: dict[Column, int]) -> int:
+    return sum(sizes[column] + 2 for column in shown)
 
 
 def _size(tokens: int | None) -> str:
