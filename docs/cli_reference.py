@@ -27,7 +27,7 @@ Written by `docs/cli_reference.py --write` from the command's own help.
 Numbers of tokens may be written 8000, 64k, 1.5m or 200_000. Exit status: 0 done, 1 it could not be done (one line on stderr
 says why), 2 bad usage. `--json` puts JSON and nothing else on stdout; notes on what of a file was skipped are on stderr.
 `infold recall` handles are `<message>.<part>`, counted from 0, with the id of the session before them where it is not the
-first of the file.
+longest of the file. A file with several sessions is shown by its longest, sub-agents not counted; `--session` names another.
 """
 
 

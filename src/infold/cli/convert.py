@@ -38,9 +38,6 @@ def convert(*, file: Path, to: str, output: Path | None, format: str | None, ses
     sessions = found.sessions
     if to != "jsonl" or session is not None:
         sessions = (choose_session(found, session),)
-    if session is None and len(sessions) < len(found.sessions):
-        others = len(found.sessions) - 1
-        click.echo(f"note: wrote session {sessions[0].id} only; choose among {others} more with --session", err=True)
     write_output(encode_sessions(to, sessions), output, source=file, force=force)
 
 

@@ -31,7 +31,7 @@ from infold.formats.registry import (
     detect,
     format_named,
 )
-from infold.reports.text import name_some, plural, printable
+from infold.reports.text import name_some, one_line, plural, printable
 from infold.transcripts.infold_log import to_log
 from infold.transcripts.record import RecordedSession, Skipped, import_session
 from infold.transcripts.registry import FORMAT_NAMES, read_transcript
@@ -44,7 +44,7 @@ KNOWN_FORMATS = (*FORMAT_NAMES, *WIRE_NAMES)
 
 OUTPUT_FORMATS = ("openai", "anthropic", "markdown", "jsonl", "opencode")
 
-MOST_IDS = 8
+MOST_IDS, LONGEST_ID = 8, 60
 
 FIELDS: Mapping[str, WireFormat | None] = {"messages": None, "input": OPENAI_RESPONSES, "contents": GEMINI}
 """The fields of a request's body that hold its messages, with the format if only one has such a field."""
@@ -58,7 +58,11 @@ input_options = combine(
         metavar="NAME",
         help="The format of FILE, if it cannot be detected.",
     ),
-    click.option("--session", metavar="ID", help="The session of FILE to use, by its id or the beginning of it."),
+    click.option(
+        "--session",
+        metavar="ID",
+        help="The session of FILE to use, by its id or the beginning of it; the longest by default.",
+    ),
 )
 """The options of every verb that reads a file."""
 
@@ -85,6 +89,12 @@ class InputFile(Struct, frozen=True):
     skipped: tuple[Skipped, ...] = ()
     request: RequestFile | None = None
 
+    @property
+    def longest(self) -> RecordedSession:
+        """The session with the most messages, the first of several; a sub-agent's only if there is no other."""
+        own = [session for session in self.sessions if session.parent is None]
+        return max(own or self.sessions, key=lambda session: len(session.messages))
+
 
 def read_input(path: Path, format_name: str | None) -> InputFile:
     """Read a file in the given format, or in the detected one, and note on stderr what could not be read.
@@ -102,10 +112,20 @@ def read_input(path: Path, format_name: str | None) -> InputFile:
     return found
 
 
-def choose_session(found: InputFile, wanted: str | None) -> RecordedSession:
-    """Return the session with that id or the only one that begins so; the first if no id is given."""
+def choose_session(found: InputFile, wanted: str | None, *, is_listed: bool = False) -> RecordedSession:
+    """Return the session with that id or the only one that begins so; the longest if no id is given.
+
+    Note on stderr which one that is and what else the file holds, unless the verb lists that itself.
+    """
     if wanted is None:
-        return found.sessions[0]
+        longest = found.longest
+        if len(found.sessions) > 1 and not is_listed:
+            others = [_name_session(session) for session in found.sessions if session is not longest]
+            chosen = (
+                f"{printable(found.path.name)} holds {len(found.sessions)} sessions; this is {_name_session(longest)}"
+            )
+            click.echo(f"note: {chosen}, the longest; --session ID chooses {name_some(others, MOST_IDS)}", err=True)
+        return longest
     matching = [session for session in found.sessions if session.id == wanted]
     matching = matching or [session for session in found.sessions if session.id.startswith(wanted)]
     if len(matching) == 1:
@@ -113,6 +133,11 @@ def choose_session(found: InputFile, wanted: str | None) -> RecordedSession:
     ids = name_some([repr(session.id) for session in found.sessions], MOST_IDS)
     problem = "several sessions begin so" if matching else "no such session"
     raise click.BadParameter(f"{wanted!r}: {problem}; the file holds {ids}", param_hint="'--session'")
+
+
+def _name_session(session: RecordedSession) -> str:
+    kind = ", sub-agent" if session.parent is not None else ""
+    return f"{one_line(session.id, LONGEST_ID)!r} ({plural(len(session.messages), 'message')}{kind})"
 
 
 def _read(path: Path, format_name: str | None) -> InputFile:

@@ -69,7 +69,7 @@ def inspect(files: tuple[Path, ...], *, as_json: bool, **given: Any) -> None:
     for path in files:
         try:
             found = read_input(path, given["format"])
-            chosen = choose_session(found, given["session"])
+            chosen = choose_session(found, given["session"], is_listed=True)
             measured = measured_by(chosen, given["model"], given["window"])
             measured = replace(measured, working_window_tokens=given["working_window"])
             inspections.append(Inspection(found, chosen, measured, recorded_contents(chosen, measured)))
@@ -109,7 +109,9 @@ def _facts(inspection: Inspection) -> Iterator[RenderableType]:
     turns = sum(turn.number > 0 for turn in contents.turns)
     times = [message.created_ms for message in session.messages if message.created_ms is not None]
     span = f", {moment(min(times))} to {moment(max(times))} UTC" if times else ""
-    yield Text(f"{inspection.file.format} session {printable(session.id)}")
+    count, is_longest = len(inspection.file.sessions), session is inspection.file.longest
+    among = f", {'the longest' if is_longest else 'one'} of {count} in this file (listed below)" if count > 1 else ""
+    yield Text(f"{inspection.file.format} session {printable(session.id)}{among}")
     yield Text(f"{plural(contents.messages, 'message')} in {plural(turns, 'turn')}{span}")
     yield Text(f"{_model_line(inspection)}; tokens {_counting_line(inspection.measured)}")
     if not session.system and not contents.whole["system"]:

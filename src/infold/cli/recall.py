@@ -61,7 +61,7 @@ def recall(*, file: Path, query: str, most: int, format: str | None, session: st
     """Search all messages, calls and results in FILE, its sub-agents included, best matches first.
 
     QUERY is words, identifiers or paths in any language. A handle from an earlier answer, such as 12.0, shows that part
-    whole.
+    whole. Handles of other sessions than the longest of FILE have its id and a slash before them.
 
     \b
     Example:
@@ -72,14 +72,14 @@ def recall(*, file: Path, query: str, most: int, format: str | None, session: st
         raise click.UsageError("QUERY is empty; give words to search for, or a handle such as 12.0")
     found = read_input(file, format)
     sessions = found.sessions if session is None else (choose_session(found, session),)
-    places = dict(_places(sessions, found.sessions[0]))
+    places = dict(_places(sessions, found.longest))
     if query in places:
         hits = [_hit(Hit(query, 1.0, part_text(places[query].part)), places[query])]
     elif _is_handle(query, found):
         remedy = "take a handle from an earlier answer; to search for the number itself, add a word"
         raise UnknownReference("part", query, remedy=remedy)
     else:
-        index = Index.of(_documents(sessions, found.sessions[0]))
+        index = Index.of(_documents(sessions, found.longest))
         hits = [_hit(hit, places[hit.handle]) for hit in index.search(query, most=most)]
     if as_json:
         print_json({"file": str(file), "query": query, "hits": hits})
@@ -97,21 +97,21 @@ def _is_handle(query: str, found: InputFile) -> bool:
     return bool(_HANDLE.fullmatch(handle)) and session in ("", *(session.id for session in found.sessions))
 
 
-def _places(sessions: Sequence[RecordedSession], first: RecordedSession) -> Iterator[tuple[str, PartPlace]]:
-    """Yield every part with text, by its handle; handles of other sessions than the first contain their id."""
+def _places(sessions: Sequence[RecordedSession], longest: RecordedSession) -> Iterator[tuple[str, PartPlace]]:
+    """Yield every part with text, by its handle; handles of other sessions than the longest contain their id."""
     for session in sessions:
-        prefix = "" if session is first else f"{session.id}/"
+        prefix = "" if session is longest else f"{session.id}/"
         for number, message in enumerate(session.messages):
             for position, part in enumerate(message.parts):
                 if part_text(part).strip():
                     yield f"{prefix}{handle_of(number, position)}", PartPlace(session.id, message, part)
 
 
-def _documents(sessions: Sequence[RecordedSession], first: RecordedSession) -> Iterator[Document]:
+def _documents(sessions: Sequence[RecordedSession], longest: RecordedSession) -> Iterator[Document]:
     """Yield what is searched: the documents of each session, under the handles of `_places`."""
     for session in sessions:
         for document in documents_of(enumerate(session.messages)):
-            yield document if session is first else replace(document, handle=f"{session.id}/{document.handle}")
+            yield document if session is longest else replace(document, handle=f"{session.id}/{document.handle}")
 
 
 def _hit(hit: Hit, place: PartPlace) -> RecallHit:

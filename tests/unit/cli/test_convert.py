@@ -63,9 +63,9 @@ def test_markdown_is_for_people(data: Path) -> None:
 
 def test_other_sessions_are_mentioned(data: Path) -> None:
     """Where one of several sessions is written, stderr says which."""
-    assert (
-        "wrote session sess-1 only; choose among 2 more" in convert(data / "claude-code.jsonl", "--to", "openai").stderr
-    )
+    note = convert(data / "claude-code.jsonl", "--to", "openai").stderr
+
+    assert "this is 'sess-1' (7 messages), the longest; --session ID chooses 'agent-bee' (3 messages" in note
 
 
 def test_a_file_is_written(data: Path, tmp_path: Path) -> None:
