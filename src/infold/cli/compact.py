@@ -23,7 +23,18 @@ from infold.cli.files import (
     read_input,
     write_file,
 )
-from infold.cli.render import CATEGORIES, Bar, frame, heading, make_table, open_console, print_json, titled, to_json
+from infold.cli.render import (
+    CATEGORIES,
+    Bar,
+    frame,
+    heading,
+    make_table,
+    open_console,
+    print_json,
+    titled,
+    to_json,
+    working,
+)
 from infold.core.budget import budget_for
 from infold.core.compact import Simulation, advance, compact
 from infold.core.events import Clipped, Compacted, Exceeded, Pruned
@@ -115,7 +126,8 @@ def compact_verb(**given: Any) -> None:
     session = choose_session(found, given["session"])
     try:
         policy = resolve_policy(given["policy"], {}, given["working_window"])
-        result = compact_session(found, session, window=given["window"], model=given["model"], policy=policy)
+        with working(f"compacting {plural(len(session.messages), 'message')}"):
+            result = compact_session(found, session, window=given["window"], model=given["model"], policy=policy)
     except WindowExceeded as error:
         smallest = f"the smallest request has {error.floor_tokens:,} tokens"
         raise click.ClickException(f"{smallest}, {error.usable_tokens:,} are usable; give a larger --window") from error

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from infold.cli import options
 from infold.cli.files import OUTPUT_FORMATS, choose_session, encode_sessions, input_options, read_input, write_output
+from infold.cli.render import working
 from infold.cli.session_lookup import find_session, open_existing_store, session_argument, store_location, store_options
 from infold.ports import SessionKey, Store
 from infold.session.titles import title_of
@@ -38,7 +39,9 @@ def convert(*, file: Path, to: str, output: Path | None, format: str | None, ses
     sessions = found.sessions
     if to != "jsonl" or session is not None:
         sessions = (choose_session(found, session),)
-    write_output(encode_sessions(to, sessions), output, source=file, force=force)
+    with working(f"writing {to}"):
+        content = encode_sessions(to, sessions)
+    write_output(content, output, source=file, force=force)
 
 
 @click.command("export")
@@ -60,7 +63,7 @@ def export(*, session: str, to: str, output: Path | None, force: bool, store: st
       infold export last --to markdown -o session.md
       infold export last --to opencode -o session.json && opencode import session.json
     """
-    with open_existing_store(store) as opened:
+    with open_existing_store(store) as opened, working(f"writing {to}"):
         content = _encode(opened, find_session(opened, session, tenant), to)
     path = store_path(store_location(store))
     source = path if path.is_file() else Path(os.devnull)  # a database server is not a file to protect

@@ -11,7 +11,7 @@ from rich.text import Text
 from infold.agent.snapshots import FileDiff, Snapshots, SnapshotSpan, session_span, sum_diffs, turn_spans
 from infold.agent.trust import default_snapshot_folder
 from infold.cli import options
-from infold.cli.render import make_table, open_console, print_json
+from infold.cli.render import make_table, open_console, print_json, working
 from infold.cli.session_lookup import (
     LAST,
     find_session,
@@ -61,7 +61,8 @@ def diff(
             note_other_folder(opened, key, Path.cwd())
         span = _find_span(opened, key, message)
     snapshots = Snapshots(Path(span.root or Path.cwd()), default_snapshot_folder(os.environ))
-    files = snapshots.diff(span.before, span.after)
+    with working("comparing"):
+        files = snapshots.diff(span.before, span.after)
     totals = sum_diffs(files)
     if as_json:
         counts = [{"file": one.file, "additions": one.additions, "deletions": one.deletions} for one in files]

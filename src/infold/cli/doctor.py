@@ -27,7 +27,7 @@ from rich.text import Text
 
 from infold.catalogue import Assumed, Known, lookup
 from infold.cli import options
-from infold.cli.render import open_console, print_json
+from infold.cli.render import open_console, print_json, working
 from infold.cli.session_lookup import store_location
 from infold.errors import InfoldError, SettingsError, StoreError, without_secrets
 from infold.reports.text import plural, printable
@@ -114,15 +114,16 @@ def doctor(model: str | None, store: str | None, timeout: float, *, offline: boo
       infold doctor --model claude-sonnet-5-5 --json
     """
     settings, faults = _read_settings()
-    checks = [
-        _check_python(),
-        *_check_extras(),
-        *_check_settings(settings, faults),
-        _check_store(store),
-        *_check_keys(settings, model),
-        *_check_network(settings, None if offline else timeout),
-        _check_window(settings, model),
-    ]
+    with working("checking"):
+        checks = [
+            _check_python(),
+            *_check_extras(),
+            *_check_settings(settings, faults),
+            _check_store(store),
+            *_check_keys(settings, model),
+            *_check_network(settings, None if offline else timeout),
+            _check_window(settings, model),
+        ]
     is_ok = all(check.state != "broken" for check in checks)
     if as_json:
         print_json({"ok": is_ok, "checks": [asdict(check) for check in checks]})

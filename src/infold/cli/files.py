@@ -15,10 +15,9 @@ from typing import Any
 import click
 from msgspec import Struct
 from msgspec.structs import replace
-from rich.console import Console
 
 from infold.cli.options import combine
-from infold.cli.render import to_json
+from infold.cli.render import to_json, working
 from infold.core.messages import ModelRef, SystemMessage, text_of
 from infold.errors import BrokenInput, FormatError, UnknownFormat
 from infold.formats.registry import (
@@ -101,7 +100,7 @@ def read_input(path: Path, format_name: str | None) -> InputFile:
 
     Raise `UnknownFormat` with all formats tried, `BrokenInput` if nothing in it can be read.
     """
-    with Console(stderr=True).status(f"reading {printable(path.name)}"):
+    with working(f"reading {printable(path.name)}"):
         found = _read(path, format_name)
     for skipped in found.skipped:
         if not skipped.reason.startswith("bookkeeping:"):

@@ -70,9 +70,10 @@ def inspect(files: tuple[Path, ...], *, as_json: bool, **given: Any) -> None:
         try:
             found = read_input(path, given["format"])
             chosen = choose_session(found, given["session"], is_listed=True)
-            measured = measured_by(chosen, given["model"], given["window"])
-            measured = replace(measured, working_window_tokens=given["working_window"])
-            inspections.append(Inspection(found, chosen, measured, recorded_contents(chosen, measured)))
+            with render.working(f"counting {printable(path.name)}"):
+                measured = measured_by(chosen, given["model"], given["window"])
+                measured = replace(measured, working_window_tokens=given["working_window"])
+                inspections.append(Inspection(found, chosen, measured, recorded_contents(chosen, measured)))
         except InfoldError as error:
             errors.append(" ".join(str(error).split()))
     if as_json:

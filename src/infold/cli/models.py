@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 from infold.catalogue import USUAL_PRICES, Assumed, Lookup, ModelEntry, Prices, lookup, shipped_table
 from infold.catalogue.served import ServedModel, ServedWindows
 from infold.cli import options
-from infold.cli.render import print_json
+from infold.cli.render import print_json, working
 from infold.errors import did_you_mean, nearest_names
 from infold.reports.text import plural, printable, short_number
 
@@ -142,7 +142,7 @@ def _show_one(found: Lookup, name: str, *, as_json: bool) -> None:
 
 def _show_served(name: str, base_url: str, *, as_json: bool) -> None:
     """Show the window that a server reports for a model."""
-    with import_module(WIRING).open_model(name, base_url) as model:
+    with working(f"asking {printable(base_url)}"), import_module(WIRING).open_model(name, base_url) as model:
         found = (
             ServedWindows().find(base_url, model.ref.id, model.ask_server) if isinstance(model, ServedModel) else None
         )

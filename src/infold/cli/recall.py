@@ -14,7 +14,7 @@ from rich.text import Text
 
 from infold.cli import options
 from infold.cli.files import InputFile, choose_session, input_options, read_input
-from infold.cli.render import open_console, print_json
+from infold.cli.render import open_console, print_json, working
 from infold.core.entries import handle_of
 from infold.core.messages import Message, Part
 from infold.core.recall import Document, Hit, Index, documents_of, search_tokens
@@ -79,8 +79,9 @@ def recall(*, file: Path, query: str, most: int, format: str | None, session: st
         remedy = "take a handle from an earlier answer; to search for the number itself, add a word"
         raise UnknownReference("part", query, remedy=remedy)
     else:
-        index = Index.of(_documents(sessions, found.longest))
-        hits = [_hit(hit, places[hit.handle]) for hit in index.search(query, most=most)]
+        with working("searching"):
+            index = Index.of(_documents(sessions, found.longest))
+            hits = [_hit(hit, places[hit.handle]) for hit in index.search(query, most=most)]
     if as_json:
         print_json({"file": str(file), "query": query, "hits": hits})
     elif query in places:

@@ -5,7 +5,8 @@ Everything has a form without colour, and uses characters beyond ASCII only if t
 
 import io
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -68,6 +69,16 @@ def open_console(*, plain: bool = False, plain_width: int = PLAIN_WIDTH, colour:
     if colour:
         return literal(color_system="standard", no_color=False, width=width)
     return console if console.is_terminal and not plain else literal(color_system=None, width=width)
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show these words and a spinner on stderr while the block runs; in a terminal only, and nothing is left of it."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    with Console(stderr=True, highlight=False, markup=False, emoji=False).status(Text(what)):
+        yield
 
 
 def to_json(value: Any) -> bytes:

@@ -11,7 +11,7 @@ import click
 from msgspec import Struct
 
 from infold.cli import options
-from infold.cli.render import make_table, open_console, print_json
+from infold.cli.render import make_table, open_console, print_json, working
 from infold.cli.session_lookup import (
     START_HINT,
     find_session,
@@ -77,7 +77,7 @@ def sessions(most: int, store: str | None, tenant: str | None, *, as_json: bool)
     place = store_location(store)
     lines, has_more = [], False
     if store is not None or place == "memory" or store_exists(place):
-        with open_existing_store(store) as opened:
+        with open_existing_store(store) as opened, working("counting"):
             tallies = Tallies(opened)
             newest = list(islice(newest_sessions(opened, tenant), most + 1))
             lines = [_line(opened, list_session(tallies, one)) for one in newest[:most]]

@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from infold.cli import options
-from infold.cli.render import open_console, print_json
+from infold.cli.render import open_console, print_json, working
 from infold.cli.session_lookup import find_session, open_existing_store, session_argument, store_options
 from infold.core.entries import Amendment, Checkpoint, Entry, MessageEntry, encode_entry, handle_of
 from infold.core.log import Log
@@ -106,7 +106,8 @@ def show(session: str, media: str | None, output: Path | None, **given: Any) -> 
         if media is not None and output is not None:
             _write_medium(recall_media(opened, key, media)[0], output)
             return
-        shown = _read(opened, key, whole=given["whole"])
+        with working("reading"):
+            shown = _read(opened, key, whole=given["whole"])
     if given["as_json"]:
         entries = [
             {"number": one.number, "state": one.state, **msgspec.json.decode(encode_entry(one.entry))}
