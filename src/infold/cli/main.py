@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 from msgspec import Struct
 
 from infold.errors import InfoldError, SettingsError, did_you_mean
@@ -88,7 +89,8 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the verb, or suggest similar ones."""
         known = self.list_commands(ctx)
-        meant = "" if args[0] in known or args[0].startswith("-") else did_you_mean(args[0], known, most=2)
+        is_known = args[0] in known or args[0].startswith("-")
+        meant = "" if is_known or ctx.resilient_parsing else did_you_mean(args[0], known, most=2)
         if meant:
             ctx.fail(f"No such command {args[0]!r}; {meant}")
         return super().resolve_command(ctx, args)
@@ -98,6 +100,12 @@ class LazyGroup(click.Group):
         del ctx
         with formatter.section("Commands"):
             formatter.write_dl([(name, verb.help) for name, verb in sorted(self.verbs.items())])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the name of a verb without importing any."""
+        verbs = {name: verb for name, verb in sorted(self.verbs.items()) if name.startswith(incomplete)}
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        return [*(CompletionItem(name, help=verb.help) for name, verb in verbs.items()), *options]
 
     def make_context(self, *args: Any, **settings: Any) -> click.Context:
         """Parse the command line; report errors in one line."""

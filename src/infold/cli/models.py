@@ -40,7 +40,7 @@ class Column(Struct, frozen=True):
 
 
 @click.command("models")
-@click.argument("pattern", required=False)
+@click.argument("pattern", required=False, shell_complete=options.complete_model)
 @click.option("--provider", metavar="NAME", help="List only the models of this provider.")
 @click.option(
     "--min-window", metavar="TOKENS", callback=options.parse_tokens, help="List only models with at least this window."

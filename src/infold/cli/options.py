@@ -7,6 +7,7 @@ from typing import IO, Any, TypeVar
 
 import click
 
+from infold.catalogue import shipped_table
 from infold.core.policy import PRESETS
 from infold.settings.schema import TOKENS
 
@@ -48,7 +49,20 @@ working_window = click.option(
     callback=parse_tokens,
     help="How much of the window to work in, such as 200k; what cannot be made smaller may still fill the window.",
 )
-model = click.option("--model", metavar="NAME", help="The model whose window, prices and tokeniser to use.")
+
+
+def complete_model(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Return the names of the catalogue that begin so, for the shell."""
+    del ctx, param
+    return [entry.name for entry in shipped_table().models if entry.name.startswith(incomplete.lower())]
+
+
+model = click.option(
+    "--model",
+    metavar="NAME",
+    shell_complete=complete_model,
+    help="The model whose window, prices and tokeniser to use.",
+)
 policy = click.option(
     "--policy", type=click.Choice(sorted(PRESETS)), default="infold", show_default=True, help="The preset to use."
 )

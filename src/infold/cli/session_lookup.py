@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 import click
+from click.shell_completion import CompletionItem
 
 from infold.agent.snapshots import session_root
 from infold.agent.trust import default_store
@@ -15,7 +16,7 @@ from infold.cli.options import combine
 from infold.core.messages import SessionId
 from infold.errors import InfoldError, UsageError
 from infold.ports import FullStore, SessionKey, Store
-from infold.reports.listing import newest_sessions
+from infold.reports.listing import Tallies, newest_sessions
 from infold.reports.text import name_some, plural, printable
 from infold.settings import StoreLimits, read_settings
 from infold.settings.schema import store_path
@@ -25,11 +26,28 @@ LAST = "last"
 """Names the session that changed last, in this folder if there is one."""
 
 START_HINT = 'start one with: infold run "what to do"'
-MOST_IDS = 8
+MOST_IDS, MOST_COMPLETED = 8, 50
 
 _log = logging.getLogger(__name__)
 
-session_argument = click.argument("session", metavar="ID")
+
+def complete_session(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the ids of stored sessions that begin so, the last changed first, with their titles, for the shell."""
+    del param
+    try:
+        with open_existing_store(ctx.params.get("store")) as store:
+            tallies = Tallies(store)
+            found = (one.key for one in newest_sessions(store) if one.key.session_id.startswith(incomplete))
+            items = [CompletionItem(key.session_id, help=tallies.title(key)) for key in islice(found, MOST_COMPLETED)]
+    except (InfoldError, OSError):
+        items = []
+    return [
+        *([CompletionItem(LAST, help="the session that changed last")] if LAST.startswith(incomplete) else []),
+        *items,
+    ]
+
+
+session_argument = click.argument("session", metavar="ID", shell_complete=complete_session)
 
 store_options = combine(
     click.option(

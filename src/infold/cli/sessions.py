@@ -14,6 +14,7 @@ from infold.cli import options
 from infold.cli.render import make_table, open_console, print_json, working
 from infold.cli.session_lookup import (
     START_HINT,
+    complete_session,
     find_session,
     open_existing_store,
     session_folder,
@@ -146,7 +147,7 @@ def _numbers(one: SessionLine) -> tuple[str, ...]:
 
 
 @click.command("delete")
-@click.argument("sessions", metavar="ID...", nargs=-1, required=True)
+@click.argument("sessions", metavar="ID...", nargs=-1, required=True, shell_complete=complete_session)
 @click.option("--yes", "is_sure", is_flag=True, help="Do not ask.")
 @store_options
 @options.as_json
