@@ -106,7 +106,7 @@ def doctor(model: str | None, store: str | None, timeout: float, *, offline: boo
     """Check Python, extras, settings, store, keys, upstreams and the model's window; each finding comes with its fix.
 
     Keys are reported as set or not set and never printed. Settings are those of this folder, and every fault of a file is
-    listed. The exit status is 1 if something that is configured does not work; what is only not installed is no fault.
+    listed. The exit status is 1 if something that is configured does not work, and 0 if something is only not installed.
 
     \b
     Examples:

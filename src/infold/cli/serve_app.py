@@ -84,9 +84,7 @@ def serve_until_signal(
         if not named:
             settings = _for_embedded(settings, environ)
         default = "" if named else stack.enter_context(embedded_model()).url
-        hub = EventHub()
-        if further.get("verbose"):
-            log_to_stderr(hub)
+        hub = _open_hub(verbose=further.get("verbose", False))
         sessions = TenantSessions(opened, settings, hub, plugins_from(settings))
         given = settings.gateway
         gateway = Gateway(
@@ -113,10 +111,13 @@ def serve_until_signal(
 # With --verbose.
 
 
-def log_to_stderr(hub: EventHub) -> None:
-    """Write a line for each request and for what infold did in a session, from now on."""
-    hub.subscribe_requests(lambda served: _log_line(request_line(served)))
-    hub.bus.subscribe(Event, lambda event: _log_line(session_line(event)))
+def _open_hub(*, verbose: bool) -> EventHub:
+    """Return a hub, with a line on stderr for each request and for what infold did in a session if it is to be verbose."""
+    hub = EventHub()
+    if verbose:
+        hub.subscribe_requests(lambda served: _log_line(request_line(served)))
+        hub.bus.subscribe(Event, lambda event: _log_line(session_line(event)))
+    return hub
 
 
 def request_line(served: ServedRequest) -> str:

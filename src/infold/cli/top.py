@@ -94,7 +94,7 @@ class _NoGateway(UsageError):
 @click.option("--once", is_flag=True, help="Print the list once and end, as always in a pipe.")
 @options.as_json
 def top(address: str | None, seconds: float, *, once: bool, as_json: bool) -> None:
-    """Watch the sessions of a gateway: how full each usable window is, requests, folds, cost, and what came from the cache.
+    """Watch the sessions of a gateway: how full each usable window is, requests, folds, cost, and the share read from the cache.
 
     ADDRESS is as `infold serve` prints it; by default that of your settings, http://127.0.0.1:8377. A gateway with a token needs
     INFOLD_TOKEN, or an address that ends in /t/TOKEN. q ends it. Titles are the first words of each session.

@@ -172,7 +172,7 @@ class Relay:
             )
         else:
             session_id = None if managed is None else managed.session_id
-            exchange.problem = reply.error_kind
+            exchange.problem = reply.error_kind() if reply.status >= 400 else ""
             await reply.pass_on(exchange.send, returned(reply.headers.raw, note, session_id))
 
     async def _fetch(self, outbound: _Outbound) -> "tuple[ObservedReply, str]":
@@ -390,7 +390,7 @@ class ObservedReply:
         host: str = "the upstream",
     ) -> None:
         self._host = host
-        self._status = response.status_code
+        self.status = response.status_code
         self.headers = response.headers
         self._observer = observer
         self._record = record
@@ -405,9 +405,8 @@ class ObservedReply:
         """The refusal for size that it is, if it is one; known once the opening is read."""
         return None if self._observer is None else self._observer.overflow
 
-    @property
     def error_kind(self) -> str:
-        """The provider's word for the error that it is; known once the opening is read."""
+        """Return the provider's word for the error that it is; known once the opening is read."""
         return "" if self._observer is None else self._observer.error_kind()
 
     async def read_opening(self) -> None:
@@ -456,7 +455,7 @@ class ObservedReply:
         If the upstream breaks off, the last message is left out, so that the client notices too.
         """
         try:
-            await send({"type": "http.response.start", "status": self._status, "headers": list(headers)})
+            await send({"type": "http.response.start", "status": self.status, "headers": list(headers)})
             async for chunk in self.chunks():
                 await send({"type": "http.response.body", "body": chunk, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -398,9 +398,11 @@ class _TableReader(Struct, frozen=True):
         for name, raw in _flatten(table):
             with self.faults.note():
                 written.append(self._read(name, raw))
-        with self.faults.note():
+        try:
             return merge_names(written)
-        return {}
+        except SettingsError as error:
+            self.faults.found.append(error)
+            return {}
 
     def _read(self, name: str, raw: object) -> WrittenSetting:
         key = schema.find_key(name)

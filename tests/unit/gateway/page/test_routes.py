@@ -163,24 +163,6 @@ def test_a_damaged_session_is_told_on_its_line() -> None:
 
     assert page.status_code == 200
     assert "Here: entry 3 is damaged; restore it." in page.text
-    listed = client(stored(user("a")), RecordedActions(window_of=broken)).get("/sessions.json").json()["sessions"]
-    assert listed[0]["problem"] == "here: entry 3 is damaged; restore it"
-
-
-def test_programs_read_the_list_as_json() -> None:
-    """The newest sessions with their numbers, as many as are asked for."""
-    got = client(stored(user("Mend the ferry"), replies("Done."))).get("/sessions.json?most=1")
-    (one,) = got.json()["sessions"]
-
-    assert got.headers["content-type"] == "application/json"
-    assert (one["title"], one["requests"], one["window_tokens"], one["usable_tokens"]) == (
-        "Mend the ferry",
-        1,
-        8_000,
-        7_000,
-    )
-    assert got.json()["has_more"] is False
-    assert client(stored(user("a"))).get("/sessions.json?most=many").status_code == 400
 
 
 # One session.
