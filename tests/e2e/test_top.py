@@ -110,7 +110,7 @@ def test_no_gateway_is_one_line(address: str, problem: str) -> None:
 
 def test_another_server_is_not_a_gateway() -> None:
     """A server that answers something else is named as such."""
-    with ScriptedServer([]) as server:
+    with ScriptedServer() as server:
         told = top(server.url)
 
     assert told.exit_code == 1

@@ -39,6 +39,7 @@ from infold.wiring import embedded_remedy, located, open_store
 OLDEST_PYTHON = (3, 11)
 TIMEOUT_SECONDS = 3.0
 BUSY_SECONDS = 3.0
+SETTINGS_FIRST = "correct the settings first"
 FOREVER_MS = 1 << 60
 """An age that no session has: deleting what is older deletes nothing, and shows whether the store can be written."""
 
@@ -228,7 +229,7 @@ def _check_store(named: str | None) -> Check:
     try:
         place = store_location(named)
     except SettingsError:
-        return Check("store", "store", "note", "not checked: the settings are wrong", "correct the settings first")
+        return Check("store", "store", "note", "not checked: the settings are wrong", SETTINGS_FIRST)
     shown = format_value(place)
     if place == "memory":
         return Check("store", "store", "ok", "in memory: sessions end with their process")
@@ -297,6 +298,8 @@ def _check_network(settings: Settings | None, timeout: float | None) -> Iterator
     if timeout is None:
         yield Check("network", "network", "missing", "not checked, because of --offline")
         return
+    if settings is None:
+        yield Check("network", "upstreams", "note", "not checked: the settings are wrong", SETTINGS_FIRST)
     upstreams = {} if settings is None else dict(settings.upstreams)
     providers = {
         provider: address
@@ -312,7 +315,7 @@ def _check_network(settings: Settings | None, timeout: float | None) -> Iterator
     for name, inquiry in zip(providers, further, strict=True):
         fix = "check the network and its proxy"
         yield _reached(f"{name} API", inquiry.url, inquiry.problem(until), "note", fix)
-    if not upstreams:
+    if settings is not None and not upstreams:
         found = "no upstream is set: infold serve answers with the embedded model"
         yield Check("network", "upstreams", "missing", found, "infold serve --upstream openai=https://api.openai.com")
 
@@ -364,6 +367,8 @@ def _check_window(settings: Settings | None, named: str | None) -> Check:
     window = None if settings is None else settings.for_session(model=model).window_tokens
     if window:
         return Check("model", model or "window", "ok", f"a window of {window:,} tokens, as set")
+    if model is None and settings is None:
+        return Check("model", "window", "note", "not checked: the settings are wrong", SETTINGS_FIRST)
     if model is None:
         found = "no model is set: the window of the model that a request names is used"
         return Check("model", "window", "missing", found, "infold models NAME shows what is known of one")

@@ -51,10 +51,16 @@ VERBS = {
 
 EXTRAS = {
     **dict.fromkeys(("click", "rich"), "cli"),
-    **dict.fromkeys(("httpcore2", "httpx2", "jinja2", "markupsafe", "starlette", "uvicorn"), "gateway"),
+    **dict.fromkeys(("brotli", "prometheus_client", "zstandard"), "gateway"),
+    **dict.fromkeys(("anyio", "h11", "httpcore2", "httpx2", "jinja2", "markupsafe", "starlette", "uvicorn"), "gateway"),
+    **dict.fromkeys(("psycopg", "psycopg_pool"), "postgres"),
+    "anthropic": "anthropic",
+    "boto3": "bedrock",
+    "google": "google",
     "mcp": "mcp",
+    "openai": "openai",
+    "opentelemetry": "otel",
     "prompt_toolkit": "agent",
-    "psycopg": "postgres",
 }
 """The extra that installs a package that a verb needs."""
 

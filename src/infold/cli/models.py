@@ -3,6 +3,7 @@
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from fnmatch import fnmatchcase
 from importlib import import_module
 
@@ -15,6 +16,7 @@ from infold.catalogue.served import ServedModel, ServedWindows
 from infold.cli import options
 from infold.cli.render import print_json, working
 from infold.errors import did_you_mean, nearest_names
+from infold.ports import Model
 from infold.reports.text import plural, printable, short_number
 
 WIRING = "infold.wiring"
@@ -142,7 +144,8 @@ def _show_one(found: Lookup, name: str, *, as_json: bool) -> None:
 
 def _show_served(name: str, base_url: str, *, as_json: bool) -> None:
     """Show the window that a server reports for a model."""
-    with working(f"asking {printable(base_url)}"), import_module(WIRING).open_model(name, base_url) as model:
+    opened: AbstractContextManager[Model] = import_module(WIRING).open_model(name, base_url)
+    with working(f"asking {printable(base_url)}"), opened as model:
         found = (
             ServedWindows().find(base_url, model.ref.id, model.ask_server) if isinstance(model, ServedModel) else None
         )
@@ -214,10 +217,10 @@ COLUMNS = (
     Column("window", lambda entry: _size(entry.context_tokens)),
     Column("input", lambda entry: _size(entry.input_tokens), rank=4),
     Column("output", lambda entry: _size(entry.output_tokens), rank=1),
-    Column("$ in", lambda entry: _price(entry.prices and entry.prices.input)),
-    Column("$ out", lambda entry: _price(entry.prices and entry.prices.output)),
-    Column("$ read", lambda entry: _price(entry.prices and entry.prices.cache_read), rank=3),
-    Column("$ write", lambda entry: _price(entry.prices and entry.prices.cache_write), rank=3),
+    Column("$ in", lambda entry: _price_of(entry, "input")),
+    Column("$ out", lambda entry: _price_of(entry, "output")),
+    Column("$ read", lambda entry: _price_of(entry, "cache_read"), rank=3),
+    Column("$ write", lambda entry: _price_of(entry, "cache_write"), rank=3),
     Column("family", lambda entry: entry.family, rank=5, is_text=True),
 )
 
@@ -253,6 +256,10 @@ def _room(shown: Iterable[Column], sizes: dict[Column, int]) -> int:
 
 def _size(tokens: int | None) -> str:
     return "" if tokens is None else short_number(tokens)
+
+
+def _price_of(entry: ModelEntry, field: str) -> str:
+    return _price(getattr(entry.prices, field, None))
 
 
 def _price(dollars: float | None) -> str:

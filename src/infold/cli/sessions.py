@@ -11,7 +11,7 @@ import click
 from msgspec import Struct
 
 from infold.cli import options
-from infold.cli.render import make_table, open_console, print_json, working
+from infold.cli.render import keep_numbers, make_table, open_console, print_json, working
 from infold.cli.session_lookup import (
     START_HINT,
     complete_session,
@@ -31,13 +31,17 @@ from infold.settings import format_value
 PLAIN_WIDTH = 160
 """Columns if there is no terminal: room for long ids and titles."""
 
-WIDE, FOLDER_CELLS = 100, 20
-"""Columns of a terminal that has room for folders, and the width of that column."""
+WIDE, MEDIUM, FOLDER_CELLS = 100, 76, 20
+"""Columns of a terminal that has room for folders and all numbers, and for ages; and the width of a folder."""
+
+SHORTEST_TITLE = 8
 
 LONGEST_TITLE = 60
 """Characters of a title in the question before a deletion."""
 
 NUMBERS = ("messages", "tokens", "compactions", "cost")
+MAIN_NUMBERS = ("messages", "tokens", "cost")
+"""Those that a narrow terminal shows; the messages are left out below `MEDIUM` too."""
 
 
 class SessionLine(Struct, frozen=True):
@@ -114,20 +118,26 @@ def _line(store: FullStore, listed: ListedSession) -> SessionLine:
 def _show(lines: Sequence[SessionLine], *, has_more: bool, named: str | None) -> None:
     console = open_console(plain_width=PLAIN_WIDTH)
     now_ms = int(time() * 1000)
-    table = make_table(header_style="bold")
-    table.add_column("id", no_wrap=True, overflow="fold", style="cyan")
-    table.add_column("title", no_wrap=True, overflow="ellipsis", ratio=1)
+    table = make_table(header_style="bold", expand=console.is_terminal)
+    longest = max(len(one.id) for one in lines)
+    table.add_column("id", no_wrap=True, overflow="fold", style="cyan", min_width=min(longest, console.width // 3))
+    table.add_column("title", no_wrap=True, overflow="ellipsis", ratio=1, min_width=SHORTEST_TITLE)
     has_folders = console.width >= WIDE and any(one.folder for one in lines)
     if has_folders:
         table.add_column("folder", no_wrap=True, overflow="ellipsis", max_width=FOLDER_CELLS)
-    table.add_column("changed", no_wrap=True, min_width=10)
-    for name in NUMBERS:
-        table.add_column(name, justify="right", no_wrap=True, min_width=len(name))
+    has_changed = console.width >= MEDIUM
+    if has_changed:
+        table.add_column("changed", no_wrap=True, min_width=10)
+    numbers = NUMBERS if console.width >= WIDE else MAIN_NUMBERS if has_changed else MAIN_NUMBERS[1:]
+    for name in numbers:
+        table.add_column(name, justify="right", no_wrap=True)
     for one in lines:
         title = one_line(f"cannot be read: {one.problem}") if one.problem else one.title
         folder = (Path(one.folder).name,) if has_folders else ()
-        table.add_row(*map(printable, (one.id, title, *folder, ago(one.changed_ms, now_ms), *_numbers(one))))
-    console.print(table)
+        changed = (ago(one.changed_ms, now_ms),) if has_changed else ()
+        cells = [_numbers(one)[name] for name in numbers]
+        table.add_row(*map(printable, (one.id, title, *folder, *changed, *cells)))
+    console.print(keep_numbers(table))
     more = "; more with --most" if has_more else ""
     command = f"infold run --session ID{f' --store {quote(format_value(named))}' if named else ''}"
     console.print(
@@ -135,12 +145,13 @@ def _show(lines: Sequence[SessionLine], *, has_more: bool, named: str | None) ->
     )
 
 
-def _numbers(one: SessionLine) -> tuple[str, ...]:
+def _numbers(one: SessionLine) -> dict[str, str]:
     if one.problem:
-        return ("",) * len(NUMBERS)
+        return dict.fromkeys(NUMBERS, "")
     least = "≥" if one.is_partial else ""
     cost = f"{'≥' if one.costs_at_least else ''}{dollars(one.cost)}" if one.cost else ""
-    return (f"{least}{one.messages:,}", short_number(one.tokens), f"{least}{one.compactions}", cost)
+    shown = (f"{least}{one.messages:,}", short_number(one.tokens), f"{least}{one.compactions}", cost)
+    return dict(zip(NUMBERS, shown, strict=True))
 
 
 # Deleting.

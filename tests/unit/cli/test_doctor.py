@@ -105,7 +105,7 @@ def test_a_needed_key_is_missed(home: Path) -> None:
 
 def test_an_upstream_that_answers_is_reached(home: Path) -> None:
     """Any answer counts, whatever its status."""
-    with ScriptedServer([]) as server:
+    with ScriptedServer() as server:
         found = checks(home, INFOLD_UPSTREAMS_OPENAI_BASE_URL=server.url)
 
     assert found["upstream openai"]["state"] == "ok"

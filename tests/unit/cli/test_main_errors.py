@@ -1,15 +1,18 @@
 """Whatever goes wrong in a verb is told in one line, and the status says who is to blame."""
 
 import errno
+import re
 import subprocess
 import sys
+import tomllib
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 import pytest
 from click.testing import CliRunner, Result
 
-from infold.cli.main import LazyGroup, Verb, main
+from infold.cli.main import EXTRAS, LazyGroup, Verb, main
 
 
 def fail(kind: str) -> Result:
@@ -37,6 +40,20 @@ def test_a_missing_package_names_the_extra_that_brings_it() -> None:
     """A verb whose extra is not installed says what to install; of a package nobody knows, only its name."""
     assert fail("extra").stderr == "Error: uvicorn is not installed; pip install 'infold[gateway]'\n"
     assert fail("package").stderr == "Error: kite is not installed\n"
+
+
+def test_every_package_of_a_verbs_extras_is_known() -> None:
+    """Whatever an extra of a verb requires, its absence names an extra that installs it."""
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    names = {
+        re.split(r"[\[><=~ ]", requirement)[0].replace("-", "_")
+        for extra in ("agent", "cli", "gateway", "mcp", "openai", "postgres")
+        for requirement in extras[extra]
+    }
+
+    assert names - {"infold"} <= EXTRAS.keys()
+    assert set(EXTRAS.values()) <= extras.keys()
 
 
 def test_a_verb_may_choose_its_status() -> None:

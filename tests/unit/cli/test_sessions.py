@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from click import unstyle
 from click.testing import CliRunner
 from msgspec.structs import replace
 
@@ -29,6 +30,20 @@ def test_a_session_is_a_line(tmp_path: Path) -> None:
     assert line.split()[6] == "6"
     assert line.split()[-2:] == ["1", "$0.012"]
     assert told.startswith("1 session; continue with: infold run --session")
+
+
+@pytest.mark.parametrize("columns", [44, 60, 80, 100])
+def test_a_narrow_terminal_cuts_titles_alone(tmp_path: Path, columns: int) -> None:
+    """Columns are left out where they have no room; ids, tokens and cost stay whole."""
+    keep(tmp_path, {KITE: kite_entries()})
+    shown = {"COLUMNS": str(columns), "LINES": "40", "TERM": "xterm", "FORCE_COLOR": "1", "NO_COLOR": "1"}
+    environ = {**environ_of(tmp_path), **shown}
+    heading, line, *_ = unstyle(CliRunner().invoke(main, ["sessions"], env=environ).stdout).splitlines()
+
+    assert KITE in line
+    assert "$0.012" in line
+    assert {"id", "title", "tokens", "cost"} <= set(heading.split())
+    assert ("compactions" in heading) is (columns >= 100)
 
 
 def test_a_session_has_its_folder(tmp_path: Path) -> None:
