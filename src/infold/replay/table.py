@@ -1,7 +1,7 @@
 """A replay as tables for a terminal and as JSON."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from pathlib import PurePath
 from typing import Any
@@ -13,10 +13,22 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from infold.replay.outcome import CallOutcome, FileOutcome, PolicyOutcome, ReplayReport, RunCalibration, SessionOutcome
+from infold.replay.outcome import (
+    ALL_FILES,
+    BrokenFile,
+    CallOutcome,
+    FileOutcome,
+    PolicyOutcome,
+    ReplayReport,
+    RunCalibration,
+    SessionOutcome,
+)
 
 MOST_CALIBRATED = 40
 """Sessions in the calibration table; the rest is in the JSON."""
+
+MOST_SKIPPED = 20
+"""Files that are named as skipped; the rest is in the JSON."""
 
 
 def build_tables(replay: ReplayReport, *, plain: bool = False) -> RenderableType:
@@ -29,7 +41,7 @@ def build_tables(replay: ReplayReport, *, plain: bool = False) -> RenderableType
     if len(replay.replayed) > 1:
         parts += [_file_table(replay, window, plain) for window, _ in by_window(replay.outcomes)]
     parts += [Text(note) for note in _notes(replay)]
-    parts += [Text(f"skipped {broken.path}: {broken.problem}", style="red") for broken in replay.broken]
+    parts += [Text(line, style="red") for line in _skipped(replay.broken)]
     return Group(*parts)
 
 
@@ -38,6 +50,7 @@ def to_json(replay: ReplayReport) -> bytes:
     document = {
         "plan": replay.plan,
         "prices_as_of": replay.prices_as_of,
+        **({} if replay.shard == ALL_FILES else {"shard": replay.shard}),
         "series_fields": CallOutcome.__struct_fields__,
         "totals": [_with_ratios(outcome) for outcome in replay.outcomes],
         "files": [_file_json(found) if isinstance(found, FileOutcome) else found for found in replay.files],
@@ -170,6 +183,12 @@ def _notes(replay: ReplayReport) -> Iterator[str]:
     counts = Counter(note for found in replay.replayed for session in found.sessions for note in session.notes)
     for note, count in counts.items():
         yield f"- {note}" + (f" ({count} sessions)" if count > 1 else "")
+
+
+def _skipped(files: Sequence[BrokenFile]) -> Iterator[str]:
+    yield from (f"skipped {broken.path}: {broken.problem}" for broken in files[:MOST_SKIPPED])
+    if len(files) > MOST_SKIPPED:
+        yield f"and {len(files) - MOST_SKIPPED:,} more files were skipped; --json names all of them"
 
 
 def _table(title: str, plain: bool) -> Table:

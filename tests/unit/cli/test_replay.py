@@ -1,13 +1,16 @@
 """`infold replay`."""
 
 import json
+import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 from tests.support.coding_session import coding_session
 
+from infold.cli.main import main
 from infold.cli.replay import replay
 from infold.core.entries import MessageEntry, encode_entry
 
@@ -64,6 +67,12 @@ def test_broken_file_is_skipped_and_told(tmp_path: Path) -> None:
         (("--policies", ","), "no policy given"),
         (("--window", "much"), "not a number of tokens"),
         (("--model", "nobodys-model"), "is not known"),
+        (("--shard", "0/4"), "'0/4' is not a shard; use 1/4"),
+        (("--shard", "5/4"), "is not a shard"),
+        (("--shard", "half"), "is not a shard"),
+        (("--merge", "--window", "8k"), "--merge takes how to replay from the shards; remove --window"),
+        (("--retention", "--shard", "1/2"), "remove --shard"),
+        (("--engine", "clouds"), "is not one of 'processes', 'ray'"),
     ],
 )
 def test_wrong_argument_is_told(arguments: tuple[str, ...], told: str) -> None:
@@ -75,11 +84,89 @@ def test_wrong_argument_is_told(arguments: tuple[str, ...], told: str) -> None:
 
 
 def test_place_that_cannot_be_written_is_told(tmp_path: Path) -> None:
-    """The reason is given in a line."""
+    """The reason is given in a line, before anything is replayed."""
     found = run(SESSION, "--jobs", "1", "--json", str(tmp_path / "none" / "out.json"))
 
     assert found.exit_code == 1
     assert "cannot write" in found.output
+    assert "window" not in found.output
+
+
+def test_folder_is_searched(tmp_path: Path) -> None:
+    """Transcripts of a folder are replayed in the order of their names; hidden and other files are left alone."""
+    for name in ("b/two.jsonl", "a/one.jsonl", "b/.git/three.jsonl", "b/code.py", ".four.jsonl"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(SESSION, tmp_path / name)
+    (tmp_path / "notes.md").write_text("# Notes\n")
+    out = tmp_path / "out.csv"
+    found = run(str(tmp_path), "--policies", "none", "--jobs", "1", "--results", str(out))
+
+    assert found.exit_code == 0, found.output
+    names = [Path(line.split(",")[1]).name for line in out.read_text().splitlines()[1:]]
+    assert list(dict.fromkeys(names)) == ["one.jsonl", "two.jsonl"]
+    assert "notes.md: it is not a transcript" in " ".join(found.output.split())
+
+
+def test_folder_without_transcripts_is_told(tmp_path: Path) -> None:
+    """The error names the folder and what is looked for."""
+    found = run(str(tmp_path))
+
+    assert found.exit_code == 1
+    assert "no transcript is in" in found.output
+    assert ".jsonl" in found.output
+
+
+def test_shards_merge_into_the_whole(tmp_path: Path) -> None:
+    """Two shards, merged, give the bytes of one run: tables, JSON, page and rows."""
+    files = [SESSION, str(DATA / "pi.jsonl"), str(DATA / "tau.json")]
+
+    def replayed(name: str, *arguments: str) -> list[str | bytes]:
+        outputs = [tmp_path / f"{name}{suffix}" for suffix in (".json", ".html", ".csv", ".parquet")]
+        options = zip(("--json", "--html", "--calls", "--results"), map(str, outputs), strict=True)
+        found = run(*arguments, *(word for option in options for word in option))
+        assert found.exit_code == 0, found.output
+        return [found.output, *(path.read_bytes() for path in outputs)]
+
+    plan = ("--policies", "none", "--window", "8k", "--jobs", "1")
+    whole = replayed("whole", *files, *plan)
+    for number in ("1", "2"):
+        replayed(number, *files, *plan, "--shard", f"{number}/2")
+
+    assert replayed("merged", str(tmp_path / "2.json"), str(tmp_path / "1.json"), "--merge") == whole
+
+
+def test_shard_without_files_is_empty(tmp_path: Path) -> None:
+    """With more shards than files the last ones have nothing to do; this is said and is not an error."""
+    out = tmp_path / "out.csv"
+    found = run(SESSION, "--shard", "2/2", "--results", str(out))
+
+    assert found.exit_code == 0, found.output
+    assert "shard 2/2 has no files" in found.stderr
+    assert len(out.read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize("shard", ["missing", "foreign"])
+def test_merge_of_something_else_is_told(shard: str, tmp_path: Path) -> None:
+    """A file that is not a result, or a shard that is missing, ends in an error with the fix."""
+    out = tmp_path / "1.json"
+    run(SESSION, "--jobs", "1", "--shard", "1/2", "--json", str(out))
+    found = CliRunner().invoke(main, ["replay", "--merge", str(out) if shard == "missing" else SESSION])
+
+    assert found.exit_code == 1
+    assert ("shard 2/2 is missing" if shard == "missing" else "is not a result of") in found.output
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="names are text there")
+def test_name_of_a_file_need_not_be_text(tmp_path: Path) -> None:
+    """A name that is not UTF-8 is written with escapes."""
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff.jsonl"))
+    shutil.copy(SESSION, path)
+    found = run(
+        str(tmp_path), "--jobs", "1", "--json", str(tmp_path / "out.json"), "--html", str(tmp_path / "out.html")
+    )
+
+    assert found.exit_code == 0, found.output
+    assert json.loads((tmp_path / "out.json").read_bytes())["files"][0]["path"].endswith("\\xff.jsonl")
 
 
 def test_model_window_cache_and_overhead_can_be_chosen(tmp_path: Path) -> None:
