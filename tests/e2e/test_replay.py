@@ -64,6 +64,14 @@ ray.shutdown()
 """A cluster that runs until its input is closed."""
 
 
+CRASH = """
+import os
+from infold.replay.engines import Batch, run_on_ray
+print(*run_on_ray(Batch(work=os._exit, items=[3], sizes=[1], crashed=lambda item, reason: reason), None))
+"""
+"""Work that ends its worker."""
+
+
 @pytest.mark.long
 def test_ray_gives_identical_results(tmp_path: Path) -> None:
     """On a cluster that is running already the tables, JSON and rows are those of one process, byte for byte."""
@@ -85,12 +93,20 @@ def test_ray_gives_identical_results(tmp_path: Path) -> None:
         try:
             address = {"RAY_ADDRESS": cluster.stdout.readline().strip()}
             together = replayed(tmp_path, "--engine", "ray", variables=address | secret)
+            crash = subprocess.run(
+                [sys.executable, "-c", CRASH],
+                env=os.environ | address | secret,
+                capture_output=True,
+                text=True,
+                check=True,
+            )
             nowhere = refused({"RAY_ADDRESS": "127.0.0.1:9"} | secret)
         finally:
             cluster.stdin.close()  # ends it, and the processes it started
             cluster.wait(PATIENCE_SECONDS)
 
     assert together == replayed(tmp_path, "--jobs", "1", variables={})
+    assert "its worker on the Ray cluster crashed" in crash.stdout
     assert "cannot connect to a Ray cluster" in nowhere
     assert "ray start --head" in nowhere
 

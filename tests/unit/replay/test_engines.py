@@ -4,10 +4,13 @@ import os
 import signal
 from contextlib import closing
 from multiprocessing import active_children
+from pathlib import Path
+from socket import create_server
 
 import pytest
 
 from infold.errors import UsageError
+from infold.replay import engines
 from infold.replay.engines import Batch, run_here, run_in_processes, run_on_ray
 
 
@@ -61,6 +64,28 @@ def test_closing_ends_the_processes() -> None:
         assert active_children()
 
     assert active_children() == []
+
+
+def test_node_that_could_differ_refuses() -> None:
+    """A node with another infold, another way to count, or without the folder says so instead of working."""
+    here = str(Path.cwd())
+    own = engines._describe_counting()
+
+    assert engines._work_on_node(own, here, work, 4) == "4"
+    assert "install the same" in str(engines._work_on_node("infold 0.0.0 with exact token counts", here, work, 4))
+    assert "cannot open the folder" in str(engines._work_on_node(own, "/no/such/folder", work, 4))
+
+
+def test_address_that_does_not_answer_is_refused_at_once() -> None:
+    """Only an address with a port is tried, with or without a scheme."""
+    with create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+        engines._check_address(f"127.0.0.1:{port}")
+    for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}"):
+        with pytest.raises(OSError, match="refused"):
+            engines._check_address(address)
+    engines._check_address("auto")
+    engines._check_address("")
 
 
 def test_ray_that_is_missing_is_named() -> None:
