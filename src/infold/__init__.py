@@ -5,69 +5,272 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     __version__: str
+    from infold.catalogue import Override, Prices
     from infold.core.budget import Window
-    from infold.core.policy import Policy, preset, remaining, share, tokens
-    from infold.errors import HistoryChanged, InfoldError, UsageError, WindowExceeded
+    from infold.core.entries import Checkpoint
+    from infold.core.events import (
+        CacheMissed,
+        Clipped,
+        Compacted,
+        CompactionVetoed,
+        Event,
+        Exceeded,
+        FailedOpen,
+        InstructionStubbed,
+        MediaNotStored,
+        NotManaged,
+        PluginFailed,
+        PreparationDiscarded,
+        PreparedAhead,
+        Pruned,
+        Rejected,
+        Repaired,
+        Restored,
+        StubRepeated,
+        SummariserPaused,
+        SummariserResumed,
+        SummaryProgressed,
+        SummaryRejected,
+        WindowFound,
+    )
+    from infold.core.judge import Answer, ModelAnswer
+    from infold.core.messages import (
+        AssistantMessage,
+        CompactionPart,
+        FilePart,
+        Message,
+        ModelRef,
+        ReasoningPart,
+        SystemMessage,
+        TextPart,
+        ToolCallPart,
+        ToolMessage,
+        ToolResultPart,
+        Usage,
+        UserMessage,
+    )
+    from infold.core.policy import (
+        Amount,
+        Policy,
+        PrunePolicy,
+        SummaryPolicy,
+        TailPolicy,
+        preset,
+        remaining,
+        share,
+        tokens,
+    )
+    from infold.core.summary_request import Additions, SummaryRequest
+    from infold.core.tokens import estimate
+    from infold.errors import (
+        BrokenInput,
+        DuplicateId,
+        FormatError,
+        HistoryChanged,
+        IllegalCut,
+        InfoldError,
+        KeyRefused,
+        LogError,
+        ModelBusy,
+        ModelError,
+        ModelOverflow,
+        ModelUnreachable,
+        OrphanResult,
+        PolicyError,
+        RequestRefused,
+        SessionReentered,
+        SettingsError,
+        StoreBroken,
+        StoreClosed,
+        StoreConflict,
+        StoreError,
+        SummaryFailed,
+        UndecodableLog,
+        UnknownFormat,
+        UnknownKeyword,
+        UnknownModel,
+        UnknownPreset,
+        UnknownReference,
+        UnknownSession,
+        UnusableKey,
+        UsageError,
+        WindowExceeded,
+    )
     from infold.observers.bus import Bus
     from infold.plugins.hooks import hook
     from infold.plugins.runner import installed_plugins
+    from infold.ports import CompactionContext, FileDiff, KeepFrom, SessionKey, Supply, Veto
     from infold.session.async_session import AsyncSession
     from infold.session.compaction import Preview
-    from infold.session.fit import Fitted, fit
-    from infold.session.session import Ready, Session
+    from infold.session.fit import Fitted, fit, is_overflow, prune
+    from infold.session.process_settings import plugins_from, settings_from
+    from infold.session.report import Ready, Report, RequestReport
+    from infold.session.session import Session
     from infold.session.settings import SessionSettings
+    from infold.session.stored import filter_compacted
+    from infold.settings import read_settings
     from infold.wiring import open_store
     from infold.wrapper.wrap import wrap
 
 __all__ = [
+    "Additions",
+    "Amount",
+    "Answer",
+    "AssistantMessage",
     "AsyncSession",
+    "BrokenInput",
     "Bus",
+    "CacheMissed",
+    "Checkpoint",
+    "Clipped",
+    "Compacted",
+    "CompactionContext",
+    "CompactionPart",
+    "CompactionVetoed",
+    "DuplicateId",
+    "Event",
+    "Exceeded",
+    "FailedOpen",
+    "FileDiff",
+    "FilePart",
     "Fitted",
+    "FormatError",
     "HistoryChanged",
+    "IllegalCut",
     "InfoldError",
+    "InstructionStubbed",
+    "KeepFrom",
+    "KeyRefused",
+    "LogError",
+    "MediaNotStored",
+    "Message",
+    "ModelAnswer",
+    "ModelBusy",
+    "ModelError",
+    "ModelOverflow",
+    "ModelRef",
+    "ModelUnreachable",
+    "NotManaged",
+    "OrphanResult",
+    "Override",
+    "PluginFailed",
     "Policy",
+    "PolicyError",
+    "PreparationDiscarded",
+    "PreparedAhead",
     "Preview",
+    "Prices",
+    "PrunePolicy",
+    "Pruned",
     "Ready",
+    "ReasoningPart",
+    "Rejected",
+    "Repaired",
+    "Report",
+    "RequestRefused",
+    "RequestReport",
+    "Restored",
     "Session",
+    "SessionKey",
+    "SessionReentered",
     "SessionSettings",
+    "SettingsError",
+    "StoreBroken",
+    "StoreClosed",
+    "StoreConflict",
+    "StoreError",
+    "StubRepeated",
+    "SummariserPaused",
+    "SummariserResumed",
+    "SummaryFailed",
+    "SummaryPolicy",
+    "SummaryProgressed",
+    "SummaryRejected",
+    "SummaryRequest",
+    "Supply",
+    "SystemMessage",
+    "TailPolicy",
+    "TextPart",
+    "ToolCallPart",
+    "ToolMessage",
+    "ToolResultPart",
+    "UndecodableLog",
+    "UnknownFormat",
+    "UnknownKeyword",
+    "UnknownModel",
+    "UnknownPreset",
+    "UnknownReference",
+    "UnknownSession",
+    "UnusableKey",
+    "Usage",
     "UsageError",
+    "UserMessage",
+    "Veto",
     "Window",
     "WindowExceeded",
+    "WindowFound",
+    "estimate",
+    "filter_compacted",
     "fit",
     "hook",
     "installed_plugins",
+    "is_overflow",
     "open_store",
+    "plugins_from",
     "preset",
+    "prune",
+    "read_settings",
     "remaining",
+    "settings_from",
     "share",
     "tokens",
     "wrap",
 ]
 
-_HOMES = {
-    "AsyncSession": "infold.session.async_session",
-    "Bus": "infold.observers.bus",
-    "Fitted": "infold.session.fit",
-    "HistoryChanged": "infold.errors",
-    "InfoldError": "infold.errors",
-    "Policy": "infold.core.policy",
-    "Preview": "infold.session.compaction",
-    "Ready": "infold.session.session",
-    "Session": "infold.session.session",
-    "SessionSettings": "infold.session.settings",
-    "UsageError": "infold.errors",
-    "Window": "infold.core.budget",
-    "WindowExceeded": "infold.errors",
-    "fit": "infold.session.fit",
-    "hook": "infold.plugins.hooks",
-    "installed_plugins": "infold.plugins.runner",
-    "open_store": "infold.wiring",
-    "preset": "infold.core.policy",
-    "remaining": "infold.core.policy",
-    "share": "infold.core.policy",
-    "tokens": "infold.core.policy",
-    "wrap": "infold.wrapper.wrap",
+_NAMES = {
+    "infold.catalogue": "Override Prices",
+    "infold.core.budget": "Window",
+    "infold.core.entries": "Checkpoint",
+    "infold.core.events": (
+        "CacheMissed Clipped Compacted CompactionVetoed Event Exceeded FailedOpen InstructionStubbed "
+        "MediaNotStored NotManaged PluginFailed PreparationDiscarded PreparedAhead Pruned Rejected Repaired "
+        "Restored StubRepeated SummariserPaused SummariserResumed SummaryProgressed SummaryRejected "
+        "WindowFound"
+    ),
+    "infold.core.judge": "Answer ModelAnswer",
+    "infold.core.messages": (
+        "AssistantMessage CompactionPart FilePart Message ModelRef ReasoningPart SystemMessage TextPart "
+        "ToolCallPart ToolMessage ToolResultPart Usage UserMessage"
+    ),
+    "infold.core.policy": "Amount Policy PrunePolicy SummaryPolicy TailPolicy preset remaining share tokens",
+    "infold.core.summary_request": "Additions SummaryRequest",
+    "infold.core.tokens": "estimate",
+    "infold.errors": (
+        "BrokenInput DuplicateId FormatError HistoryChanged IllegalCut InfoldError KeyRefused LogError "
+        "ModelBusy ModelError ModelOverflow ModelUnreachable OrphanResult PolicyError RequestRefused "
+        "SessionReentered SettingsError StoreBroken StoreClosed StoreConflict StoreError SummaryFailed "
+        "UndecodableLog UnknownFormat UnknownKeyword UnknownModel UnknownPreset UnknownReference "
+        "UnknownSession UnusableKey UsageError WindowExceeded"
+    ),
+    "infold.observers.bus": "Bus",
+    "infold.plugins.hooks": "hook",
+    "infold.plugins.runner": "installed_plugins",
+    "infold.ports": "CompactionContext FileDiff KeepFrom SessionKey Supply Veto",
+    "infold.session.async_session": "AsyncSession",
+    "infold.session.compaction": "Preview",
+    "infold.session.fit": "Fitted fit is_overflow prune",
+    "infold.session.process_settings": "plugins_from settings_from",
+    "infold.session.report": "Ready Report RequestReport",
+    "infold.session.session": "Session",
+    "infold.session.settings": "SessionSettings",
+    "infold.session.stored": "filter_compacted",
+    "infold.settings": "read_settings",
+    "infold.wiring": "open_store",
+    "infold.wrapper.wrap": "wrap",
 }
+"""From each module to the names that it has of the public ones."""
+
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> object:

@@ -2,6 +2,7 @@
 
     InfoldError
     ├── UsageError            the caller can act: a value given to infold is wrong
+    │   ├── UnknownKeyword    a call or a value has no keyword of that name
     │   ├── PolicyError       a policy's numbers contradict each other or make no sense
     │   ├── UnknownPreset     no preset of that name
     │   ├── SettingsError     a file or a variable sets something that is wrong
@@ -102,6 +103,16 @@ class UsageError(InfoldError):
     """A value the caller gave is wrong; the message says which and what would be right."""
 
 
+class UnknownKeyword(UsageError, TypeError):
+    """A call or a value was given a keyword that it does not have."""
+
+    def __init__(self, call: str, keyword: str, *, known: Iterable[str]) -> None:
+        self.keyword = keyword
+        self.known = tuple(known)
+        advice = did_you_mean(keyword, self.known) or f"choose one of {', '.join(sorted(self.known))}"
+        super().__init__(f"{call} has no {keyword!r}; {advice}")
+
+
 class PolicyError(UsageError):
     """A policy value is out of range or contradicts another one."""
 
@@ -118,7 +129,8 @@ class UnknownPreset(UsageError):
     def __init__(self, name: str, *, known: tuple[str, ...]) -> None:
         self.name = name
         self.known = known
-        super().__init__(f"no preset is named {name!r}; choose one of {', '.join(known)}")
+        meant = did_you_mean(name, known)
+        super().__init__(f"no preset is named {name!r}; {meant}{' ' * bool(meant)}choose one of {', '.join(known)}")
 
 
 class SettingsError(UsageError):

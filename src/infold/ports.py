@@ -195,6 +195,16 @@ class OpenedStore(FullStore, Protocol):
         ...
 
 
+class FileDiff(Struct, frozen=True):
+    """One file's difference; contents are empty if the file did not exist or is not text."""
+
+    file: str
+    before: str = ""
+    after: str = ""
+    additions: int = 0
+    deletions: int = 0
+
+
 class Clock(Protocol):
     """The current time."""
 

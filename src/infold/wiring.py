@@ -3,6 +3,7 @@
 Adapters are imported when they are first used, by name through one table.
 """
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -13,7 +14,7 @@ from infold.catalogue import Known, lookup
 from infold.core.messages import ModelRef
 from infold.errors import UsageError, kind_of
 from infold.models.embedded import REMEDY, EmbeddedModel, is_installed
-from infold.ports import AsyncSummariser, Clock, FullStore, Model, OpenedStore, Summariser
+from infold.ports import AsyncSummariser, Clock, FileDiff, FullStore, Model, OpenedStore, SessionKey, Summariser
 from infold.settings import StoreLimits
 from infold.settings.schema import POSTGRES_SCHEMES, STORE_HELP, store_path, store_problem
 from infold.stores.lifecycle import SystemClock
@@ -157,6 +158,23 @@ def keep_within(store: FullStore, limits: StoreLimits) -> int:
     if limits.max_bytes is not None:
         gone += store.trim(limits.max_bytes)
     return gone
+
+
+_DIFFS, _SNAPSHOT_FOLDER = (
+    ("infold.agent.snapshots", "session_diffs"),
+    ("infold.agent.trust", "default_snapshot_folder"),
+)
+
+
+def session_diffs(store: FullStore, key: SessionKey, message: int | None) -> tuple[FileDiff, ...]:
+    """Return what a session changed in its project, or one of its turns, by the agent's snapshots.
+
+    Raise `UsageError` for a number that is not a user message's, or if the snapshots are no longer kept.
+    """
+    user, remedy = "comparing snapshots", "pip install 'infold[agent]'"
+    diffs, folder = (_adapter(*one, user, remedy) for one in (_DIFFS, _SNAPSHOT_FOLDER))
+    found: tuple[FileDiff, ...] = diffs(store, key, message, folder(os.environ))
+    return found
 
 
 def system_clock() -> Clock:

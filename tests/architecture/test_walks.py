@@ -57,7 +57,7 @@ class Ceiling(NamedTuple):
 TOUR = Path(__file__).parents[2] / "docs" / "tour.md"
 
 CEILINGS = {
-    "fit": Ceiling(files=26, functions=276),
+    "fit": Ceiling(files=26, functions=279),
     "session": Ceiling(files=40, functions=439),
     "gateway": Ceiling(files=55, functions=693),
     "agent": Ceiling(files=40, functions=305),

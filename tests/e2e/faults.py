@@ -24,7 +24,7 @@ from infold.core.recall import Document, Hit
 from infold.core.summary_request import SummaryRequest
 from infold.formats.registry import OPENAI_CHAT
 from infold.ports import FullStore, SessionKey, StoredSession
-from infold.session.session import Ready
+from infold.session.report import Ready
 from infold.session.settings import SessionSettings
 
 __all__ = [

@@ -149,7 +149,8 @@ class Actor(SessionActions):
     def working_window_of(self, key: SessionKey) -> int | None:
         """Return the working window of the settings."""
         del key
-        return self._settings.working_window
+        working = self._settings.working_window
+        return working if isinstance(working, int) else None
 
     def usable_tokens(self, model: str, window_tokens: int) -> int:
         """Return what infold fills of a window of that size."""

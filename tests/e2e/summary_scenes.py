@@ -19,7 +19,8 @@ from infold.core.messages import Finish, Usage, text_of
 from infold.core.summary_request import SummaryRequest
 from infold.ports import FullStore
 from infold.session.async_session import AsyncSession
-from infold.session.session import Ready, Session
+from infold.session.report import Ready
+from infold.session.session import Session
 from infold.session.settings import SessionSettings
 from infold.stores.memory import MemoryStore
 from infold.testing.script import Fail, Say, Script, ScriptedRequest

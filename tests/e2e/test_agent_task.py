@@ -7,14 +7,14 @@ import pytest
 
 from infold.agent.events import RunEnded, StepFinished, ToolAnswered
 from infold.agent.run import AgentRun, RunEvent, RunOptions, UserInterface, open_run
-from infold.agent.snapshots import DiffTotals, FileDiff, Snapshots, session_span, sum_diffs, turn_spans
+from infold.agent.snapshots import DiffTotals, Snapshots, session_span, sum_diffs, turn_spans
 from infold.agent.trust import default_snapshot_folder
 from infold.core.entries import Entry, MessageEntry
 from infold.core.events import Compacted, Rejected, SummaryRejected
 from infold.core.messages import ModelRef, SessionId
 from infold.models.anthropic import AnthropicMessages
 from infold.models.openai import OpenAIResponses
-from infold.ports import Model, SessionKey
+from infold.ports import FileDiff, Model, SessionKey
 from infold.settings import read_settings
 from infold.stores.memory import MemoryStore
 from infold.testing.script import Fail, Say, Script, in_turn

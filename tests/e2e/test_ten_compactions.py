@@ -21,7 +21,8 @@ from infold.core.policy import INFOLD
 from infold.core.view import view
 from infold.ports import SessionKey
 from infold.replay.facts import without_summaries
-from infold.session.session import Ready, Session
+from infold.session.report import Ready
+from infold.session.session import Session
 from infold.session.settings import SessionSettings
 from infold.stores.memory import MemoryStore
 from infold.transcripts.registry import read_transcript

@@ -58,7 +58,8 @@ from infold.formats.requests import native_betas
 from infold.formats.tools import tool_items
 from infold.ports import Calling, Model, ModelRequest, Replied, Said, Thought
 from infold.session.context import ReplyMetadata
-from infold.session.session import Ready, Session
+from infold.session.report import Ready
+from infold.session.session import Session
 from infold.session.titles import message_title
 
 # Loop detection.
@@ -412,7 +413,7 @@ class Loop:
             self._writer.add_partial_reply(self._caller.text, reason, self._snapshot)
             raise
         reply = self._writer.add_reply(body, self._snapshot)
-        view_tokens, limit_tokens = ready.gauge.count_tokens, ready.limit_tokens
+        view_tokens, limit_tokens = ready.gauge.count_tokens, ready.report.limit_tokens
         self._emit(StepFinished(number, reply.finish, reply.usage, reply.cost, view_tokens, limit_tokens))
         if calls_of(reply):
             return self._run_tools(reply)

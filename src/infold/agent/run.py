@@ -194,7 +194,7 @@ def _toolbox(session: Session, settings: Settings, options: RunOptions, ui: User
         select_tools(
             rules,
             *((recall,) if settings.recall.enabled else ()),
-            *((make_compact_tool(session.request_compaction),) if settings.agent.compact_tool else ()),
+            *((make_compact_tool(session.answer_compact_tool),) if settings.agent.compact_tool else ()),
         ),
         make_workspace(root, environ, is_trusted=options.is_trusted, passed=settings.agent.environment),
         rules=rules,

@@ -24,19 +24,9 @@ from infold.agent.tools.project_files import is_ignored
 from infold.core.entries import MessageEntry
 from infold.core.messages import AssistantMessage, Message, StepFinishPart, StepStartPart, is_genuine_user
 from infold.errors import UsageError
-from infold.ports import SessionKey, Store
+from infold.ports import FileDiff, SessionKey, Store
 
 # Which snapshots a turn or a session lies between.
-
-
-class FileDiff(Struct, frozen=True):
-    """One file's difference; contents are empty if the file did not exist or is not text."""
-
-    file: str
-    before: str = ""
-    after: str = ""
-    additions: int = 0
-    deletions: int = 0
 
 
 class DiffTotals(Struct, frozen=True):
@@ -98,6 +88,32 @@ def session_root(store: Store, key: SessionKey) -> str:
     """Return the project root of a stored session's newest reply that records one, or an empty string."""
     entries = (entry for _, entry in store.newest_first(key) if isinstance(entry, MessageEntry))
     return next(filter(None, (_root(entry.message) for entry in entries)), "")
+
+
+MOST_CHOICES = 8
+
+
+def find_span(store: Store, key: SessionKey, wanted: int | None) -> SnapshotSpan:
+    """Return the snapshots around the turn that a user message began, or around the whole session.
+
+    Raise `UsageError` for a number that is not a user message's.
+    """
+    numbered = [(at, entry.message) for at, entry in store.newest_first(key) if isinstance(entry, MessageEntry)][::-1]
+    if wanted is None:
+        return session_span([one for _, one in numbered])
+    spans = turn_spans(numbered)
+    found = next((span for span in spans if span.sequence == wanted), None)
+    if found is not None:
+        return found
+    choices = ", ".join(str(span.sequence) for span in spans[-MOST_CHOICES:])
+    remedy = f"the newest are: {choices}" if choices else "this session has none"
+    raise UsageError(f"entry {wanted} is not a message that a user wrote; {remedy}")
+
+
+def session_diffs(store: Store, key: SessionKey, message: int | None, folder: Path) -> tuple[FileDiff, ...]:
+    """Return what a stored session, or one of its turns, changed, by the snapshots under a folder."""
+    span = find_span(store, key, message)
+    return Snapshots(Path(span.root), folder).diff(span.before, span.after) if span.root else ()
 
 
 def _root(message: Message) -> str:

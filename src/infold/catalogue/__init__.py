@@ -14,6 +14,7 @@ from infold.catalogue.lookup import (
     family_of,
     lookup,
     lower_bound,
+    nearest_models,
     shipped_table,
     upper_bound,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "family_of",
     "lookup",
     "lower_bound",
+    "nearest_models",
     "shipped_table",
     "upper_bound",
 ]

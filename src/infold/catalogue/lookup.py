@@ -18,6 +18,7 @@ import math
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from functools import cache, lru_cache
 from importlib import resources
 from types import MappingProxyType
@@ -505,6 +506,17 @@ def _assume(name: str) -> Assumed:
         reason = f"no model of this name in the catalogue of {shipped_table().as_of} (tried {tried})"
     entry = ModelEntry(name, "", ASSUMED_CONTEXT_TOKENS, family_of(name), source="default")
     return Assumed(entry, f"{reason}; a window of {ASSUMED_CONTEXT_TOKENS:,} tokens is assumed", _ADVICE)
+
+
+MOST_NEAREST, NEAREST_LIKENESS = 3, 0.75
+
+
+@lru_cache(maxsize=256)
+def nearest_models(name: str) -> tuple[str, ...]:
+    """Return the names of known models most like a name that is not known, the most similar first."""
+    wanted = fold(_split_host(name[:_LONGEST_NAME]).model)
+    known = {fold(entry.name): entry.name for entry in shipped_table().models if "/" not in entry.name}
+    return tuple(known[one] for one in get_close_matches(wanted, known, n=MOST_NEAREST, cutoff=NEAREST_LIKENESS))
 
 
 def cost_of(model: str, usage: Usage | None, stated: Prices | None = None) -> float:

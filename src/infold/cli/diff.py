@@ -8,7 +8,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from infold.agent.snapshots import FileDiff, Snapshots, SnapshotSpan, session_span, sum_diffs, turn_spans
+from infold.agent.snapshots import Snapshots, find_span, sum_diffs
 from infold.agent.trust import default_snapshot_folder
 from infold.cli import options
 from infold.cli.render import make_table, open_console, print_json, working
@@ -20,12 +20,9 @@ from infold.cli.session_lookup import (
     session_argument,
     store_options,
 )
-from infold.core.entries import MessageEntry
-from infold.errors import UsageError
-from infold.ports import SessionKey, Store
+from infold.ports import FileDiff
 from infold.reports.text import one_line, plural, printable
 
-MOST_CHOICES = 8
 BAR_CELLS = 40
 
 STYLES = (("+++", "bold"), ("---", "bold"), ("diff ", "bold"), ("@@", "cyan"), ("+", "green"), ("-", "red"))
@@ -59,7 +56,7 @@ def diff(
         key = find_session(opened, session, tenant)
         if session != LAST:
             note_other_folder(opened, key, Path.cwd())
-        span = _find_span(opened, key, message)
+        span = find_span(opened, key, message)
     snapshots = Snapshots(Path(span.root or Path.cwd()), default_snapshot_folder(os.environ))
     with working("comparing"):
         files = snapshots.diff(span.before, span.after)
@@ -82,20 +79,6 @@ def diff(
         click.echo(patch, nl=False)
     lines = f"{plural(totals.additions, 'line')} added, {plural(totals.deletions, 'line')} deleted"
     click.echo(f"{plural(totals.files, 'file')} changed, {lines}", err=not stat)
-
-
-def _find_span(store: Store, key: SessionKey, wanted: int | None) -> SnapshotSpan:
-    """Return the snapshots around the turn that a user message began, or around the whole session."""
-    numbered = [(at, entry.message) for at, entry in store.newest_first(key) if isinstance(entry, MessageEntry)][::-1]
-    if wanted is None:
-        return session_span([one for _, one in numbered])
-    spans = turn_spans(numbered)
-    found = next((span for span in spans if span.sequence == wanted), None)
-    if found is not None:
-        return found
-    choices = ", ".join(str(span.sequence) for span in spans[-MOST_CHOICES:])
-    remedy = f"the newest are: {choices}" if choices else "this session has none"
-    raise UsageError(f"entry {wanted} is not a message that a user wrote; {remedy}")
 
 
 def _print_patch(console: Console, patch: bytes) -> None:

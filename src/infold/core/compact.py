@@ -50,7 +50,7 @@ from infold.core.messages import (
     text_of,
 )
 from infold.core.plan import Fits, Fold, NextStep, Prune, Shorten, Stuck, Summarise, next_step
-from infold.core.prune import excerpts_of, names_in
+from infold.core.prune import excerpts_of, names_in, plan_prune
 from infold.core.tokens import estimate, measure, tokens_in, total_size
 
 MOST_UNANSWERED = 200
@@ -232,6 +232,12 @@ def apply_step(
         return AppliedStep(after, (entry,), (pruned,))
     clipped = Clipped(log.session_id, targets, *tokens, step.reason, uncached, outdated)
     return AppliedStep(after, (entry,), (clipped,))
+
+
+def prune_now(log: Log, inputs: PlanInputs, *, now_ms: int | None = None) -> AppliedStep:
+    """Prune what the policy lets go, however full the window is; a step without entries if that is nothing."""
+    plan = plan_prune(log, inputs.policy.prune, usable_tokens=inputs.budget.usable_tokens)
+    return apply_step(log, Prune(plan, "manual"), inputs, now_ms=now_ms) if plan.targets else AppliedStep(log, (), ())
 
 
 class NativeSummary(Struct, frozen=True):

@@ -369,7 +369,11 @@ def is_provider_summary(part: Part) -> bool:
 STATE_ID = "state-"
 """Prefix of the ids of messages that a fold carries on; the number of the message follows."""
 
-OWN_IDS = ("compact-", "continue-", "checkpoint-", "request-", "summary-", "interrupted-", "note-", STATE_ID)
+PINNED_ID = "pinned-"
+"""Prefix of the ids of messages that bring back a folded part that was pinned."""
+
+
+OWN_IDS = ("compact-", "continue-", "checkpoint-", "request-", "summary-", "interrupted-", "note-", PINNED_ID, STATE_ID)
 """Prefixes of the ids of messages that infold made; a caller's message has none of them."""
 
 

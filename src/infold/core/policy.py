@@ -5,17 +5,18 @@ policy that contradicts itself cannot be built: `PolicyError` names the field an
 theirs; `docs/reference/behaviour.md` gives the origin of each of `infold`'s.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from math import isfinite
 from types import MappingProxyType, NoneType
-from typing import Any, Literal, TypeAlias, assert_never, get_args, get_origin
+from typing import Any, Literal, Self, TypeAlias, assert_never, get_args, get_origin
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.errors import PolicyError, SettingsError, UnknownPreset
+from infold.errors import PolicyError, SettingsError, UnknownKeyword, UnknownPreset
 
 LARGEST_TOKENS = 1_000_000_000
 """No window or threshold is near a thousand million tokens; a larger number is a unit mistake."""
@@ -127,6 +128,18 @@ class Amount(Struct, frozen=True):
                 assert_never(self.unit)
 
 
+_NUMBER = re.compile(r"(\d[\d_]*(?:\.\d+)?|\.\d+) ?([km]?)", re.IGNORECASE)
+_UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
+
+
+def parse_number(text: str) -> float:
+    """Parse a number with k or m for thousands and millions: 8000, 64k, 1.5m, 200_000; raise `ValueError` for other text."""
+    found = _NUMBER.fullmatch(text.strip()) if len(text) <= len("1_000_000_000.000") + 1 else None
+    if found is None:
+        raise ValueError(f"{text!r} is not a number")
+    return round(float(found[1].replace("_", "")) * _UNITS[found[2].lower()], 6)
+
+
 def tokens(value: int) -> Amount:
     """Return an amount of that many tokens, whatever the window."""
     return Amount("tokens", value)
@@ -142,7 +155,21 @@ def remaining(value: int) -> Amount:
     return Amount("remaining", value)
 
 
-class PrunePolicy(Struct, frozen=True):
+class Changeable(Struct, frozen=True):
+    """A value that never changes: `but` returns another one."""
+
+    def but(self, **changes: Any) -> Self:
+        """Return a copy with other values in these fields: `preset("infold").but(trigger=share(0.7))`.
+
+        Raise `UnknownKeyword` for a field that it does not have, and `UsageError` for a value that cannot be.
+        """
+        for name in changes:
+            if name not in self.__struct_fields__:
+                raise UnknownKeyword(type(self).__name__, name, known=self.__struct_fields__)
+        return replace(self, **changes)
+
+
+class PrunePolicy(Changeable, frozen=True):
     """When old tool results become stubs, and which.
 
     `timing`: at every request, or only once the trigger is reached, so that the provider's cache rarely breaks.
@@ -172,7 +199,7 @@ class PrunePolicy(Struct, frozen=True):
         )
 
 
-class TailPolicy(Struct, frozen=True):
+class TailPolicy(Changeable, frozen=True):
     """What stays verbatim after the cut.
 
     `rule`: nothing, the last `turns` user turns, or newest messages within a token budget, which is `size` of the
@@ -219,7 +246,7 @@ class TailPolicy(Struct, frozen=True):
         return min(self.maximum_tokens, max(self.minimum_tokens, self.size.of(usable_tokens)))
 
 
-class SummaryPolicy(Struct, frozen=True):
+class SummaryPolicy(Changeable, frozen=True):
     """What replaces the folded head.
 
     `shape`: a pair of request and summary message as in OpenCode, the summary alone, or one marked user message.
@@ -269,7 +296,7 @@ class SummaryPolicy(Struct, frozen=True):
         return max(small, int(budget_tokens * self.must_keep_share))
 
 
-class Policy(Struct, frozen=True):
+class Policy(Changeable, frozen=True):
     """Everything that decides when and how a session is compacted.
 
     `auto` off means off. `reached`: whether a count equal to the trigger acts. `window_tokens` overrides the model's

@@ -78,7 +78,9 @@ class SessionActions:
     def working_window_of(self, key: SessionKey) -> int | None:
         """Return the working window set for the model of a session; `None` if none is set."""
         settings = self._sessions.settings_for(self._last_model(key).model)
-        return settings.policy.working_window_tokens if isinstance(settings.policy, Policy) else settings.working_window
+        if isinstance(settings.policy, Policy):
+            return settings.policy.working_window_tokens
+        return settings.working_window if isinstance(settings.working_window, int) else None
 
     def usable_tokens(self, model: str, window_tokens: int) -> int:
         """Return how much of a model's window of that size infold fills: without the room for the reply, and at most the

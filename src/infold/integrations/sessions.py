@@ -23,7 +23,8 @@ from infold.ports import AsyncSummariser, FullStore, Summariser
 from infold.proxy.request import LONGEST_NAME, IncomingHistory, fingerprint_of
 from infold.proxy.sessions import UNKNOWN_MODEL, UNNAMED, RecentlyUsed, fork_ids, match_history
 from infold.session.history import DecodedHistory, decode_history
-from infold.session.session import Ready, Session
+from infold.session.report import Ready
+from infold.session.session import Session
 from infold.session.settings import SessionSettings
 from infold.session.summariser import check_sync
 from infold.session.threads import LoopCallbacks, ThreadBridge

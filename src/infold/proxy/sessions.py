@@ -375,7 +375,8 @@ def settings_for(settings: SessionSettings, asked: ProviderRequest) -> SessionSe
 def with_own_summariser(settings: SessionSettings) -> SessionSettings:
     """Let the session's own model write the summaries if the settings name no summariser and it is known to be good enough."""
     entry = lookup(settings.model or "").entry
-    window = settings.window.context_tokens if isinstance(settings.window, Window) else settings.window
+    stated = settings.stated_window
+    window = stated.context_tokens if isinstance(stated, Window) else stated
     is_good = entry.summarises and (window or entry.context_tokens) >= LEAST_SUMMARISER_TOKENS
     if settings.summariser is not None or not is_good:
         return replace(settings, offers_native=False)

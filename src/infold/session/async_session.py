@@ -11,21 +11,23 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import cache, partial
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar, Unpack
 
-from infold.core.events import Event
+from infold.core.events import Event, Pruned
 from infold.core.log import Log
 from infold.core.messages import FilePart, Message
 from infold.core.policy import Policy
 from infold.errors import UsageError
 from infold.observers.bus import Bus
-from infold.ports import FullStore
+from infold.ports import FileDiff, FullStore
 from infold.session.compaction import Preview
 from infold.session.context import ReplyMetadata, RequestExtras
 from infold.session.history import DecodedHistory, HistoryMatch
 from infold.session.media import Medium
-from infold.session.session import Ready, Session
-from infold.session.settings import SessionSettings
+from infold.session.report import Ready
+from infold.session.session import Session
+from infold.session.settings import SessionKeywords, SessionSettings, settings_with
+from infold.session.stored import RESULT_TOKENS
 from infold.session.summariser import check_not_summarising
 from infold.session.threads import LoopCallbacks, LoopCalls
 
@@ -62,10 +64,17 @@ class AsyncSession:
 
     @classmethod
     async def open(
-        cls, store: FullStore, session_id: str, settings: SessionSettings, *, tenant: str = ""
+        cls,
+        store: FullStore | str,
+        session_id: str,
+        settings: SessionSettings | None = None,
+        *,
+        tenant: str = "",
+        **keywords: Unpack[SessionKeywords],
     ) -> "AsyncSession":
-        """Open the session of that id, a new one if there is none."""
+        """Open the session of that id, a new one if there is none; the arguments are those of `Session`."""
         callbacks = LoopCallbacks(Bus())
+        settings = settings_with(settings, keywords, "AsyncSession.open()")
         session = await _in_thread(Session, store, session_id, settings, tenant=tenant, callbacks=callbacks)
         return AsyncSession(session, callbacks)
 
@@ -73,6 +82,7 @@ class AsyncSession:
         ended = self._session.cancel_ahead()
         if ended is not None:
             await wrap_future(ended)
+        await _in_thread(self._session.close)
 
     def cancel_ahead(self) -> None:
         self._session.cancel_ahead()
@@ -82,6 +92,14 @@ class AsyncSession:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    @property
+    def id(self) -> str:
+        return self._session.id
+
+    @property
+    def tokens(self) -> int:
+        return self._session.tokens
 
     @property
     def log(self) -> Log:
@@ -157,8 +175,17 @@ class AsyncSession:
     async def compact(self, focus: str = "", *, up_to: int | None = None) -> Ready:
         return await self._run(self._session.compact, focus, up_to=up_to)
 
-    def request_compaction(self, focus: str = "") -> str:
-        return self._session.request_compaction(focus)
+    async def request_compaction(self, *, auto: bool = False) -> str:
+        return await self._run(self._session.request_compaction, auto=auto)
+
+    async def run_compaction(self) -> Literal["continue", "stop"]:
+        return await self._run(self._session.run_compaction)
+
+    async def prune(self) -> Pruned | None:
+        return await self._run(self._session.prune)
+
+    def answer_compact_tool(self, focus: str = "") -> str:
+        return self._session.answer_compact_tool(focus)
 
     def preview(self, *, up_to: int | None = None) -> Preview:
         return self._session.preview(up_to=up_to)
@@ -177,6 +204,45 @@ class AsyncSession:
 
     async def recall(self, query: str, *, budget_tokens: int = 2_000) -> str:
         return await _in_thread(self._session.recall, query, budget_tokens=budget_tokens)
+
+    async def view(self) -> list[Any]:
+        return await self._run(self._session.view)
+
+    async def messages(self) -> list[Any]:
+        return await self._run(self._session.messages)
+
+    async def stored_messages(self) -> tuple[Message, ...]:
+        return await _in_thread(self._session.stored_messages)
+
+    async def explain(self) -> str:
+        return await _in_thread(self._session.explain)
+
+    async def cost(self) -> float:
+        return await _in_thread(self._session.cost)
+
+    async def titles(self) -> dict[str, str]:
+        return await _in_thread(self._session.titles)
+
+    async def diffs(self, message: int | None = None) -> tuple[FileDiff, ...]:
+        return await _in_thread(self._session.diffs, message)
+
+    async def result(self, *, budget_tokens: int = RESULT_TOKENS) -> str:
+        return await _in_thread(self._session.result, budget_tokens=budget_tokens)
+
+    async def children(self) -> tuple[str, ...]:
+        return await _in_thread(self._session.children)
+
+    async def fork(self, session_id: str, *, before: int | None = None) -> "AsyncSession":
+        callbacks = LoopCallbacks(Bus())
+        forked = await self._run(self._session.fork, session_id, before=before, callbacks=callbacks)
+        return AsyncSession(forked, callbacks)
+
+    async def child(
+        self, name: str, settings: SessionSettings | None = None, **keywords: Unpack[SessionKeywords]
+    ) -> "AsyncSession":
+        callbacks = LoopCallbacks(Bus())
+        made = await _in_thread(self._session.child, name, settings, callbacks=callbacks, **keywords)
+        return AsyncSession(made, callbacks)
 
     async def media(self, handle: str) -> tuple[Medium, ...]:
         return await _in_thread(self._session.media, handle)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from infold.catalogue import Known, lookup
 from infold.core.compact import NO_NATIVE, add_used, apply_step, checkpoint_for, compacted_event, entries_for
 from infold.core.cut import Cut, cut_before, needs_definition
-from infold.core.entries import Amendment, Checkpoint, Entry, MessageEntry, after_failure
+from infold.core.entries import Amendment, Checkpoint, Entry, MessageEntry, Restoration, after_failure
 from infold.core.events import CompactionVetoed, Event, Exceeded, PreparationDiscarded, SummariserPaused
 from infold.core.gauge import Gauge, PlanInputs, estimated_tokens, gauge
 from infold.core.log import Log
@@ -374,7 +374,10 @@ class CompactionRun:
     def _append_request(self, plan: SummaryPlan) -> None:
         """Append a durable request for this compaction, unless one is pending."""
         if self._log.pending is None:
-            self._writer.append(MessageEntry(_request_message(self._log, plan, self._request.now_ms)))
+            step, log = plan.step, self._log
+            kept = None if step.cut.first_kept is None else log.live[step.cut.index].message.id
+            part = CompactionPart("", step.reason != "manual", overflow=step.reason == "overflow", first_kept_id=kept)
+            self._writer.append(MessageEntry(request_message(log, part, self._request.now_ms)))
 
     # Committing.
 
@@ -448,19 +451,12 @@ def _before_later_messages(log: Log, cut: Cut) -> Cut:
     return cut if cut.index <= later else Cut.at(log, later)
 
 
-def _request_message(log: Log, plan: SummaryPlan, now_ms: int) -> UserMessage:
-    """Return the durable request, with the last user message's agent and model."""
-    step = plan.step
+def request_message(log: Log, part: CompactionPart, now_ms: int) -> UserMessage:
+    """Return a durable request for a compaction, with the last user message's agent and model."""
     asked = next((placed.message for placed in reversed(log.live) if isinstance(placed.message, UserMessage)), None)
-    part = CompactionPart(
-        f"part-{log.next_sequence}",
-        auto=step.reason != "manual",
-        overflow=step.reason == "overflow",
-        first_kept_id=None if step.cut.first_kept is None else log.live[step.cut.index].message.id,
-    )
     return UserMessage(
         MessageId(f"compact-{log.next_sequence}"),
-        (part,),
+        (replace(part, id=f"part-{log.next_sequence}"),),
         created_ms=now_ms,
         agent="" if asked is None else asked.agent,
         model=None if asked is None else asked.model,
@@ -590,3 +586,13 @@ def check_up_to(log: Log, up_to: int | None) -> None:
             f"the session ends before message {up_to}; give the number of the first message to keep, as in its handle, at "
             f"most {log.next_sequence - 1}"
         )
+
+
+def restoration_of(log: Log, number: int) -> Restoration:
+    """Return what undoes the pruning or clipping of that number; raise `UsageError` if it hides nothing now."""
+    if not any(altered.is_hidden_by(number) for altered in log.altered.values()):
+        raise UsageError(
+            f"entry {number} hides nothing now: it was undone or folded since, or never hid anything; choose a pruning, "
+            "a clipping or the newest compaction"
+        )
+    return Restoration(number)

@@ -1,7 +1,8 @@
 """`fit`: plain messages in, the same shape out, inside the window. No key, no network, no state.
 
 The history is played through the core as a session would have lived it, so the same history always gives the same cuts, and
-a growing one keeps its prefix between them. The caller's list and objects are never changed.
+a growing one keeps its prefix between them. The caller's list and objects are never changed. The single steps of a compaction
+are calls of their own: whether a usage overflows, and what pruning hides.
 """
 
 import os
@@ -10,23 +11,26 @@ from collections.abc import Hashable, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, ValidationError, convert
 from msgspec.structs import replace
 
 from infold.catalogue import Override, Prices
-from infold.core.budget import Window, budget_for
-from infold.core.compact import Simulation, advance, compact
+from infold.core.budget import Window, budget_for, usage_tokens
+from infold.core.budget import is_overflow as reaches_trigger
+from infold.core.compact import Simulation, advance, compact, prune_now
+from infold.core.entries import MessageEntry
 from infold.core.gauge import PlanInputs, estimated_tokens, gauge
 from infold.core.log import Log
 from infold.core.logged_message import Rendering
-from infold.core.messages import Message, SessionId
+from infold.core.messages import Message, SessionId, Usage
 from infold.core.plan import Stuck
 from infold.core.policy import Policy
 from infold.core.tokens import measure
 from infold.core.view import view
-from infold.formats.codec import Decoded
+from infold.errors import BrokenInput, UsageError, kind_of
+from infold.formats.codec import Decoded, MalformedError, as_dict, dict_or_empty
 from infold.formats.harness_text import mark_foreign, marks_of
-from infold.formats.registry import edited_positions
+from infold.formats.registry import OPENAI_CHAT, WireFormat, edited_positions, format_of_reply
 from infold.session.context import window_exceeded
 from infold.session.counting import count_overhead, extra_text, split_preamble
 from infold.session.report import Report
@@ -34,6 +38,7 @@ from infold.session.settings import (
     ResolvedSettings,
     check_prices,
     check_settings,
+    checks_keywords,
     resolve_policy,
     resolve_settings,
     wire_format,
@@ -59,13 +64,18 @@ class Fitted(NamedTuple):
         """The positions of messages with a source whose content differs from it; all others are the given objects."""
         return self.report.edited
 
+    def explain(self) -> str:
+        """Return what was done and why in words, a line each."""
+        return self.report.explain()
 
+
+@checks_keywords
 def fit(
     messages: Sequence[object],
     *,
     model: str | None = None,
-    window: int | Window | None = None,
-    working_window: int | None = None,
+    window: int | str | Window | None = None,
+    working_window: int | str | None = None,
     system: object = None,
     tools: object = None,
     policy: str | Policy = "infold",
@@ -77,7 +87,7 @@ def fit(
     bound_thinking: bool | None = None,
     prices: Prices | None = None,
 ) -> Fitted:
-    """Make messages fit a model's window; give `model`, or `window` in tokens, or both.
+    """Make messages fit a model's window; give `model`, or `window` in tokens (a number, or text such as "200k"), or both.
 
     `working_window`: how many tokens of it to work in; what cannot be made smaller may still fill the window.
     `messages` are of OpenAI Chat, OpenAI Responses, Anthropic or Gemini shape, as dicts, JSON bytes or SDK objects; `system`
@@ -110,46 +120,144 @@ def fit(
         exact=exact and policy.estimate == "features",  # a document with a rule of its own is not counted exactly
         prices=prices,
     )
-    report = _compact(decoded, settings, system, tools)
-    items, sources = wire.encode_with_sources(report.sent, decoded)
-    return Fitted(items, replace(report, sources=sources, edited=edited_positions(items, sources, messages)))
-
-
-def _compact(decoded: Decoded, settings: ResolvedSettings, system: object, tools: object) -> Report:
-    """Play the messages as a session would have lived them, compact what is left, and report what was done."""
     preamble, history = split_preamble(decoded.messages)
+    inputs = _plan_inputs(settings, count_overhead(preamble, system, tools, settings.counting.ruler).tokens)
+    played = _CACHE.play(history, inputs, settings.rendering)
+    compaction = compact(played.log, inputs)
+    if isinstance(compaction.final, Stuck):
+        raise window_exceeded(compaction.final)
+    played = replace(played, log=compaction.log, events=(*played.events, *compaction.events))
+    report = _report(decoded, played, inputs, settings)
+    extras = {name: value for name, value in (("system", system), ("tools", tools)) if value}
+    beside = {name: measure(extra_text(value), settings.counting.ruler) for name, value in extras.items()}
+    return _encode(wire, messages, decoded, replace(report, beside=beside))
+
+
+def _plan_inputs(settings: ResolvedSettings, overhead_tokens: int = 0) -> PlanInputs:
     policy, counting = settings.policy, settings.counting
-    inputs = PlanInputs(
+    return PlanInputs(
         policy,
         budget_for(settings.window, policy),
-        overhead_tokens=count_overhead(preamble, system, tools, counting.ruler).tokens,
+        overhead_tokens=overhead_tokens,
         bound=counting.margin,
         wide_bound=counting.wide_margin,
         rates=settings.rates,
         reports_usage=False,
     )
-    played = _CACHE.play(history, inputs, settings.rendering)
-    compaction = compact(played.log, inputs)
-    if isinstance(compaction.final, Stuck):
-        raise window_exceeded(compaction.final)
-    extras = {name: value for name, value in (("system", system), ("tools", tools)) if value}
+
+
+def _report(decoded: Decoded, played: Simulation, inputs: PlanInputs, settings: ResolvedSettings) -> Report:
+    """Report what was done to messages that were played into a log."""
+    preamble, _ = split_preamble(decoded.messages)
     return Report(
         format=decoded.format,
-        policy=policy.name,
+        policy=inputs.policy.name,
         budget=inputs.budget,
-        tokens_after=estimated_tokens(compaction.log, inputs),
-        upper_tokens=gauge(compaction.log, inputs).upper_tokens,
+        tokens_after=estimated_tokens(played.log, inputs),
+        upper_tokens=gauge(played.log, inputs).upper_tokens,
         overhead_tokens=inputs.overhead_tokens,
-        counting=counting,
-        events=(*played.events, *compaction.events),
+        counting=settings.counting,
+        events=played.events,
         model=settings.known,
         prices=settings.stated_prices,
         history=decoded.messages,
-        sent=(*preamble, *view(compaction.log, policy.summary, brought=True)),
+        sent=(*preamble, *view(played.log, inputs.policy.summary, brought=True)),
         sequences=(*(-1 for _ in preamble), *played.sequences),
         items=tuple(len(sources) for sources in decoded.sources),
-        beside={name: measure(extra_text(value), counting.ruler) for name, value in extras.items()},
     )
+
+
+def _encode(wire: WireFormat, messages: Sequence[object], decoded: Decoded, report: Report) -> Fitted:
+    items, sources = wire.encode_with_sources(report.sent, decoded)
+    return Fitted(items, replace(report, sources=sources, edited=edited_positions(items, sources, messages)))
+
+
+# The steps of a compaction, one by one.
+
+
+@checks_keywords
+def is_overflow(
+    usage: object,
+    *,
+    model: str | None = None,
+    window: int | str | Window | None = None,
+    policy: str | Policy = "infold",
+    environ: Mapping[str, str] | None = None,
+) -> bool:
+    """Return whether the usage of a reply reaches the policy's trigger in a model's window, so that a compaction is due.
+
+    `usage` is a `Usage`, a provider's reply (its body or SDK object), a number of tokens, or a mapping as OpenCode has it:
+    `input`, `output`, `reasoning`, `cache.read`, `cache.write`, `total`. Never true if automatic compaction is off, by the policy
+    or by a switch in `environ`, or if the window is declared to have no limit (0). Raise `UsageError` if neither model nor window
+    is given, or the usage is something else.
+    """
+    settings = _settings_for_step(model, window, policy, environ)
+    chosen = settings.policy
+    count = usage if isinstance(usage, int) and not isinstance(usage, bool) else None
+    tokens = usage_tokens(_read_usage(usage), chosen.count) if count is None else count
+    return reaches_trigger(tokens, budget_for(settings.window, chosen), chosen)
+
+
+@checks_keywords
+def prune(
+    messages: Sequence[object],
+    *,
+    model: str | None = None,
+    window: int | str | Window | None = None,
+    policy: str | Policy = "infold",
+    format: str | None = None,  # noqa: A002 - the word users know
+    environ: Mapping[str, str] | None = None,
+) -> Fitted:
+    """Make stubs of old tool results, as the policy says, in one walk from newest to oldest; nothing is folded.
+
+    Messages come and go in the shapes that `fit` takes. A model or a window is needed where the policy's amounts are shares of
+    it, as in `infold`. Raise `UsageError` if it is missing, `UnknownFormat` or `BrokenInput` for messages that cannot be read.
+    """
+    settings = _settings_for_step(model, window, policy, environ)
+    wire = wire_format(messages, format)
+    decoded = wire.decode(messages)
+    decoded = replace(decoded, messages=mark_foreign(decoded.messages, marks_of((settings.policy,))))
+    _, history = split_preamble(decoded.messages)
+    inputs = _plan_inputs(settings)
+    log = Log(SessionId("prune"), settings.rendering)
+    log = log.extend(MessageEntry(message) for message in history)
+    pruned = prune_now(log, inputs)
+    played = Simulation(pruned.log, pruned.events, tuple(range(len(history))))
+    return _encode(wire, messages, decoded, _report(decoded, played, inputs, settings))
+
+
+def _settings_for_step(
+    model: str | None, window: int | str | Window | None, policy: str | Policy, environ: Mapping[str, str] | None
+) -> ResolvedSettings:
+    """Resolve what one step needs; a policy that needs no window gets one without limit."""
+    check_settings(model, window, policy)
+    environ = os.environ if environ is None else environ
+    chosen = resolve_policy(policy, environ)
+    if model is None and window is None:
+        is_stated = chosen.prune.keep.unit == chosen.prune.minimum.unit == "tokens"
+        window = chosen.window_tokens or (0 if is_stated else None)
+    return resolve_settings(model, window, chosen, environ=environ, exact=False)
+
+
+def _read_usage(usage: object) -> Usage:
+    """Return reported usage; raise `UsageError` if it is something else."""
+    if isinstance(usage, Usage):
+        return usage
+    try:
+        stated = as_dict(usage)
+        if isinstance(stated.get("input"), int):
+            cache = dict_or_empty(stated.get("cache"))
+            named = {"cache_read": cache.get("read", 0), "cache_write": cache.get("write", 0), "total": None, **stated}
+            return convert({name: named[name] for name in Usage.__struct_fields__ if name in named}, Usage)
+        found = format_of_reply(usage, OPENAI_CHAT).usage(usage)
+    except (BrokenInput, MalformedError, ValidationError) as error:
+        raise UsageError(f"the usage is {kind_of(usage)} that cannot be read ({error}); {_USAGE_ADVICE}") from error
+    if found is None:
+        raise UsageError(f"the usage is {kind_of(usage)} without tokens; {_USAGE_ADVICE}")
+    return found
+
+
+_USAGE_ADVICE = "give a provider's reply, infold.Usage(input=…, output=…), or a number of tokens"
 
 
 class FitCache:

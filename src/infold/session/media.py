@@ -75,6 +75,18 @@ def with_media(message: Message, media: Mapping[str, bytes]) -> Message:
     return _altered(message, lambda file: _addressed(file, media))
 
 
+def with_stored_media(
+    view: tuple[Message, ...], alone: Sequence[Message], read: Callable[[Sequence[str]], Mapping[str, bytes]]
+) -> tuple[Message, ...]:
+    """Return a view in which the messages that are sent from the log alone have the bytes of their media."""
+    digests = digests_in(alone)
+    if not digests:
+        return view
+    media = read(tuple(sorted(digests)))
+    filled = {message.id: with_media(message, media) for message in alone}
+    return tuple(filled.get(message.id, message) for message in view)
+
+
 def _addressed(file: FilePart, media: Mapping[str, bytes]) -> FilePart:
     data = media.get(file.digest)
     return file if data is None else replace(file, reference=data_url(file.media_type, data))

@@ -83,6 +83,23 @@ def recall(store: Finder, key: SessionKey, query: str, *, budget_tokens: int = 2
     return room.held(shown)
 
 
+LARGEST_PIN_SHARE = 0.25
+"""The largest part of the window that one folded part may take when it is brought back to stay."""
+
+
+def bring_back(store: Finder, key: SessionKey, handle: str, rule: Ruler, *, limit_tokens: int) -> str:
+    """Return a whole part as text for a message; raise `UsageError` if it takes too much of a window of that many tokens."""
+    document = store.read(key, handle)
+    text = f"Brought back from earlier in this session, and pinned:\n{_heading(document)}\n{document.text}"
+    tokens, most = estimate(text, rule), int(limit_tokens * LARGEST_PIN_SHARE)
+    if limit_tokens and tokens > most:
+        raise UsageError(
+            f"part {handle} has {tokens:,} tokens, more than the {most:,} that a pinned part may take of this window; recall "
+            "what you need of it"
+        )
+    return text
+
+
 def recall_media(store: Store, key: SessionKey, handle: str) -> tuple[Medium, ...]:
     """Return the media of a part with their bytes: of an attachment itself, of a tool's result all that it brought.
 

@@ -1,15 +1,16 @@
-"""What `fit` did and why, as values and as text; and the events of a session as sentences."""
+"""What `fit` or a session did and why, as values and as text; and the events of a session as sentences."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import assert_never
+from typing import Any, assert_never
 
 from msgspec import Struct
 
-from infold.catalogue import Assumed, Lookup, Prices
+from infold.catalogue import Assumed, Lookup, Prices, nearest_models
 from infold.core import events
 from infold.core.budget import Budget
 from infold.core.entries import Reason, handle_of
 from infold.core.events import Clipped, Compacted, Event, Pruned
+from infold.core.gauge import Gauge
 from infold.core.messages import (
     AssistantMessage,
     FilePart,
@@ -25,8 +26,8 @@ from infold.core.messages import (
     results_of,
 )
 from infold.core.policy import Ruler
-from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, measure_part
-from infold.session.counting import Counting
+from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, measure, measure_part
+from infold.session.counting import Counting, extra_text
 
 CATEGORIES = ("system", "tools", "user", "injected", "assistant", "reasoning", "calls", "results", "media", "summary")
 """What fills a window, in the order it is shown."""
@@ -102,6 +103,125 @@ class Report(Struct, frozen=True):
     def explain(self) -> str:
         """The report in words, a line each."""
         return "\n".join(_lines(self))
+
+
+class RequestReport(Struct, frozen=True):
+    """What a session did for one request, and what fills the request.
+
+    `tokens_after` is what is sent, system prompt and tools included, as the policy counts it; `upper_tokens` the most it can be;
+    `limit_tokens` the most it may be, 0 if the window has no limit. `sent` are the messages as infold has them.
+    """
+
+    policy: str
+    tokens_after: int
+    upper_tokens: int
+    limit_tokens: int
+    counting: Counting
+    events: tuple[Event, ...]
+    model: Lookup | None
+    sent: tuple[Message, ...]
+    system: object = None
+    tools: object = None
+
+    @property
+    def changed(self) -> bool:
+        """Whether something was hidden, folded or mended for this request."""
+        return bool(self.events)
+
+    @property
+    def after(self) -> dict[str, int]:
+        """What fills the request, by category, system prompt and tools included."""
+        ruler = self.counting.ruler
+        given = (("system", self.system), ("tools", self.tools))
+        beside = {name: measure(extra_text(value), ruler) for name, value in given if value}
+        return with_beside(tokens_by_category(self.sent, ruler), beside)
+
+    def describe_size(self) -> str:
+        """Return how full the window is, in a line."""
+        counted = "counted exactly" if self.counting.is_exact else "estimated"
+        usable = f"{self.limit_tokens:,} usable" if self.limit_tokens else "a window without limit"
+        return f"{self.policy}: {self.tokens_after:,} tokens ({counted}), at most {self.upper_tokens:,} of {usable}"
+
+    def explain(self) -> str:
+        """Return the report in words, a line each."""
+        done = map(describe_event, self.events) if self.events else ("nothing was changed: it fits as it is",)
+        lines = (self.describe_size(), *_describe_window(self.model), *done, describe_contents(self.after))
+        return "\n".join(lines)
+
+
+class Ready(Struct, frozen=True):
+    """A request that fits: its messages in the caller's shape, how full the window is, and what was done for it.
+
+    The messages are typed as anything, so that a checker lets them be sent with whatever SDK they are for. `limit_tokens` is
+    the most the request might have been; 0 if the window was declared to have no limit. `betas` are what the header
+    `anthropic-beta` must name, because the provider's own summary is among the messages.
+
+    `sources` has for each message the index of the one it is or was made from, in the list of the newest `prepare` or
+    `prepare_new`; `None` for what infold wrote, and for what the session has of earlier calls. A message with a source is the
+    given object itself, unless its position is in `edited`: then its content differs, as that of a result that was pruned.
+    """
+
+    messages: list[Any]
+    gauge: Gauge
+    report: RequestReport
+    betas: tuple[str, ...] = ()
+    sources: tuple[int | None, ...] = ()
+    edited: frozenset[int] = frozenset()
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """What was done for this request."""
+        return self.report.events
+
+    @property
+    def limit_tokens(self) -> int:
+        """The most that the request might have been; 0 if the window has no limit."""
+        return self.report.limit_tokens
+
+    def explain(self) -> str:
+        """Return what was done for this request and why in words, a line each."""
+        return self.report.explain()
+
+
+class SessionReport(Struct, frozen=True):
+    """How a session stands: how much it holds, how much of that was folded, and what its next request would be.
+
+    `messages` counts those of the caller and the model, `folded` those of them that a checkpoint stands for. `cost` is in US
+    dollars. `is_requested`: a compaction was requested and not carried out yet.
+    """
+
+    session_id: str
+    request: RequestReport
+    messages: int
+    folded: int
+    cost: float
+    pinned: tuple[str, ...] = ()
+    is_requested: bool = False
+
+    def explain(self) -> str:
+        """Return the report in words, a line each."""
+        folded = f", {self.folded:,} of them folded" if self.folded else ""
+        cost = f"; ${self.cost:,.4f} so far" if self.cost else ""
+        lines = [f"{self.session_id}: {_number(self.messages, 'message')}{folded}{cost}", self.request.describe_size()]
+        lines += _describe_window(self.request.model)
+        if self.pinned:
+            lines.append(f"pinned: {', '.join(self.pinned)}")
+        if self.is_requested:
+            lines.append("a compaction is requested; the next request begins with it")
+        return "\n".join([*lines, describe_contents(self.request.after)])
+
+
+def describe_contents(after: Mapping[str, int]) -> str:
+    """Return what fills a request in one line."""
+    return "contents: " + ", ".join(f"{category} {count:,}" for category, count in after.items())
+
+
+def _describe_window(model: Lookup | None) -> Iterator[str]:
+    """Yield that the window is a guess, and which known model may have been meant; nothing if it is known."""
+    if isinstance(model, Assumed):
+        near = nearest_models(model.entry.name)
+        meant = f"did you mean {' or '.join(map(repr, near))}? Or " if near else ""
+        yield f"window: {model.reason}; {meant}{model.advice}"
 
 
 def tokens_by_category(messages: Iterable[Message], ruler: Ruler) -> dict[str, int]:
@@ -200,8 +320,7 @@ def _lines(report: Report) -> Iterator[str]:
         f"{report.policy}: {report.tokens_before:,} → {report.tokens_after:,} tokens ({counted}), at most "
         f"{report.upper_tokens:,} of {usable}"
     )
-    if isinstance(report.model, Assumed):
-        yield f"window: {report.model.reason}; {report.model.advice}"
+    yield from _describe_window(report.model)
     if not report.events:
         yield "nothing was cut: it fits as it is" if report.changed else "nothing was changed: it fits as it is"
     for event in report.events:
@@ -211,7 +330,7 @@ def _lines(report: Report) -> Iterator[str]:
         yield f"no longer sent: {_number(len(left), 'part')}, {sum(part.tokens for part in left):,} tokens"
     if report.changed:
         yield from _mended(report)
-    yield "contents: " + ", ".join(f"{category} {count:,}" for category, count in report.after.items())
+    yield describe_contents(report.after)
 
 
 def _mended(report: Report) -> Iterator[str]:

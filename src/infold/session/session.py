@@ -9,32 +9,48 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from threading import RLock
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar, Unpack
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.catalogue import cost_of
 from infold.core.clip import clips_on_arrival
-from infold.core.compact import apply_step, entries_for_summary
-from infold.core.cut import Cut
-from infold.core.entries import Amendment, Clipping, Entry, Handle, MessageEntry, Pin, Rejection, Restoration, Title
-from infold.core.events import Clipped, Event, Rejected, Repaired, Restored, StubRepeated, SummaryProgressed
-from infold.core.gauge import Gauge, estimated_tokens
+from infold.core.compact import entries_for_summary, prune_now
+from infold.core.entries import (
+    Amendment,
+    Clipping,
+    Entry,
+    Handle,
+    MessageEntry,
+    Pin,
+    Restoration,
+    Title,
+    handle_of,
+    split_handle,
+)
+from infold.core.events import Clipped, Event, Pruned, Repaired, Restored, StubRepeated, SummaryProgressed
+from infold.core.gauge import estimated_tokens, gauge
 from infold.core.judge import ModelAnswer
 from infold.core.log import Log
 from infold.core.logged_message import media_bytes, repeats_stub
-from infold.core.messages import AssistantMessage, CacheLoss, FilePart, Message, MessageId, SessionId
-from infold.core.plan import Stuck, fold_at
+from infold.core.messages import (
+    PINNED_ID,
+    AssistantMessage,
+    CacheLoss,
+    CompactionPart,
+    Message,
+    MessageId,
+    SessionId,
+    TextPart,
+    UserMessage,
+)
 from infold.core.policy import Policy
 from infold.core.summary_request import SummaryRequest
 from infold.core.view import answered_as_interrupted, view
-from infold.errors import FormatError, HistoryChanged, ModelError, UsageError, WindowExceeded, kind_of
+from infold.errors import HistoryChanged, SummaryFailed, UsageError
 from infold.formats.codec import marked_seconds, reported_miss
 from infold.formats.harness_text import marks_of
-from infold.formats.overflow import Overflow
 from infold.formats.registry import is_ambiguous
-from infold.formats.requests import native_betas, read_native
+from infold.formats.requests import native_betas
 from infold.observers.bus import Bus
 from infold.plugins.runner import PluginHooks
 from infold.ports import FullStore, MediaStore, SessionKey, Summariser
@@ -47,8 +63,10 @@ from infold.session.compaction import (
     answer_request,
     check_up_to,
     preview,
+    request_message,
+    restoration_of,
 )
-from infold.session.context import NO_EXTRAS, ReplyMetadata, RequestContext, RequestExtras, window_exceeded
+from infold.session.context import NO_EXTRAS, ReplyMetadata, RequestContext, RequestExtras
 from infold.session.history import (
     DecodedHistory,
     History,
@@ -57,9 +75,20 @@ from infold.session.history import (
     is_stored_reply,
     renumber,
 )
-from infold.session.media import Medium, digests_in, take_media, with_media
-from infold.session.recall import files_at, recall, recall_media
-from infold.session.settings import SessionSettings, check_store, require_int, require_str, wire_format
+from infold.session.media import take_media, with_stored_media
+from infold.session.recall import bring_back
+from infold.session.recovery import Recovery
+from infold.session.report import Ready, RequestReport, SessionReport
+from infold.session.settings import (
+    SessionKeywords,
+    SessionSettings,
+    check_store,
+    require_int,
+    require_str,
+    settings_with,
+    wire_format,
+)
+from infold.session.stored import CHILD_MARK, StoredHistory, copy_session
 from infold.session.summariser import Callbacks, check_not_summarising, check_sync, overflow_from_error, summarising_for
 from infold.session.summary import (
     PreparedSummary,
@@ -67,36 +96,13 @@ from infold.session.summary import (
     basis_of,
     events_for,
     prepare_ahead,
+    read_native_answer,
     request_summary,
 )
 from infold.session.writer import LogWriter, retrying
-from infold.wiring import summariser_for
-
-MOST_REJECTIONS = 1
-"""A request that a provider refused is made smaller and sent once more; a second refusal is raised."""
+from infold.wiring import open_store, summariser_for
 
 T = TypeVar("T")
-
-
-class Ready(Struct, frozen=True):
-    """A request that fits: its messages in the caller's shape, how full the window is, and what was done for it.
-
-    The messages are typed as anything, so that a checker lets them be sent with whatever SDK they are for. `limit_tokens` is
-    the most the request might have been; 0 if the window was declared to have no limit. `betas` are what the header
-    `anthropic-beta` must name, because the provider's own summary is among the messages.
-
-    `sources` has for each message the index of the one it is or was made from, in the list of the newest `prepare` or
-    `prepare_new`; `None` for what infold wrote, and for what the session has of earlier calls. A message with a source is the
-    given object itself, unless its position is in `edited`: then its content differs, as that of a result that was pruned.
-    """
-
-    messages: list[Any]
-    gauge: Gauge
-    events: tuple[Event, ...]
-    limit_tokens: int = 0
-    betas: tuple[str, ...] = ()
-    sources: tuple[int | None, ...] = ()
-    edited: frozenset[int] = frozenset()
 
 
 class _New(NamedTuple):
@@ -121,40 +127,44 @@ class _Manual(NamedTuple):
     up_to: int | None
 
 
-class Session:
+class Session(StoredHistory):
     """One session in a store, prepared before each request and recorded after it; may be used from any thread.
 
-    `callbacks` call the summariser and the observers; by default they run in the thread that uses the session.
+    `store` is what `open_store` returns, or where it is: `memory`, a path or an address; then it is closed with the session.
+    Settings may be given as keywords, `Session("memory", "a", window="200k")`, which win over `settings`. `callbacks` call the
+    summariser and the observers; by default they run in the thread that uses the session.
     `is_window_assumed`: the window is a cautious guess, because neither settings, catalogue nor server have it.
     """
 
     def __init__(
         self,
-        store: FullStore,
+        store: FullStore | str,
         session_id: str,
-        settings: SessionSettings,
+        settings: SessionSettings | None = None,
         *,
         tenant: str = "",
         callbacks: Callbacks | None = None,
+        **keywords: Unpack[SessionKeywords],
     ) -> None:
-        check_store(store)
-        if not isinstance(settings, SessionSettings):
-            raise UsageError(f"the settings are {kind_of(settings)}; give SessionSettings(window=…) or the like")
+        settings = settings_with(settings, keywords, "Session()")
         if callbacks is None:
             check_sync(settings.summariser)
             callbacks = Callbacks(Bus())
-        resolved = settings.resolve()
-        self._settings = resolved if isinstance(store, MediaStore) else replace(resolved, media_limit_bytes=0)
+        resolved, key = settings.resolve(), SessionKey(tenant, SessionId(session_id))
+        self._summariser: Summariser | None = summariser_for(settings.summariser)
+        self._opened = open_store(store) if isinstance(store, str) else None
+        used = check_store(store) if self._opened is None else self._opened
+        self._store, self._key, self._rule = used, key, resolved.rendering.estimate
+        self._given_settings = settings
+        self._settings = resolved if isinstance(used, MediaStore) else replace(resolved, media_limit_bytes=0)
         self.is_window_assumed = resolved.is_window_assumed
         self._now_ms = settings.now_ms
-        self._summariser: Summariser | None = summariser_for(settings.summariser)
         self._bus = callbacks.bus
         if settings.on_event is not None:
             self._bus.subscribe(Event, settings.on_event)
         if settings.on_compacted is not None:
             self._bus.on_compacted(settings.on_compacted)
-        key = SessionKey(tenant, SessionId(session_id))
-        self._writer = LogWriter(store, key, resolved.rendering, callbacks)
+        self._writer = LogWriter(used, key, resolved.rendering, callbacks)
         self._hooks = PluginHooks(settings.plugins, self._writer.publish) if settings.plugins else None
         self._context = RequestContext(self._settings, settings.now_ms)
         most_seconds = resolved.seconds_for(resolved.policy.summary.maximum_tokens) or 0.0
@@ -162,16 +172,20 @@ class Session:
         self._turn = RLock()
         self._history: History | None = None
         self._unsent: _Unsent | None = None
-        self._rejections = 0
-        self._refused_tokens: int | None = None
+        self._recovery: Recovery | None = None
         self._answered: frozenset[str] = frozenset()
         self._wanted: SummaryPlan | None = None
         self._taken_back: int | None = None
         self._background_end = -1
 
     def close(self) -> None:
-        """Give up a summary that is being written in the background; the session itself needs no closing."""
+        """Give up a summary that is being written in the background, and close a store that was given by its address.
+
+        A session on a store that you have opened yourself needs no closing.
+        """
         self.cancel_ahead()
+        if self._opened is not None:
+            self._opened.close()
 
     def cancel_ahead(self) -> "Future[None] | None":
         """Give up a summary that waits to be used, or is being written in the background; then return a future for its end."""
@@ -197,6 +211,11 @@ class Session:
     def limit_tokens(self) -> int:
         """The most that the next request may be, as learned by now; 0 if the window has no limit."""
         return self._context.plan_inputs(self.log).budget.limit_tokens
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens the view has now, system prompt and tools of the newest request included."""
+        return gauge(self.log, self._context.plan_inputs(self.log)).count_tokens
 
     @property
     def policy(self) -> Policy:
@@ -306,11 +325,10 @@ class Session:
             return None
         with self._operation():
             history = self._started_history("recovering")
-            if overflow.native:
-                return self._recover_native(history) if self.log.native else None
-            if overflow.bound_thinking:
-                return self._recover_thinking(history)
-            return self._recover_size(history, overflow)
+            self._reload_if_stale()
+            recovery = self._recovery or Recovery(self._writer, self._context, self._now_ms, self._append)
+            self._recovery = recovery
+            return recovery.recover(overflow, lambda: self._prepare(history, _New))
 
     def add(self, messages: Sequence[Message], *, longest_tokens: int = 0) -> None:
         """Store infold's own messages (`core.messages`) at once; they come from no wire and need no format.
@@ -319,7 +337,7 @@ class Session:
         """
         with self._operation():
             self._retry(lambda: self._add(messages, longest_tokens))
-            self._rejections, self._refused_tokens = 0, None  # whatever was refused, the next request is another
+            self._recovery = None  # whatever was refused, the next request is another
             if self._history is not None:
                 self._history.pairing = None  # made from the log when it is next needed
 
@@ -354,7 +372,54 @@ class Session:
             check_up_to(self.log, up_to)
             return self._prepare(self._started_history("compacting"), _New, manual)
 
-    def request_compaction(self, focus: str = "") -> str:
+    def request_compaction(self, *, auto: bool = False) -> str:
+        """Write down that the session is to be compacted, and return the id of that message; nothing is compacted yet.
+
+        `run_compaction` carries it out, or else the next `prepare`, here or in another process. `auto`: a policy asks for it
+        and not a person, so that the work continues behind it. A request that waits already is returned as it is.
+        """
+        with self._operation():
+            self._started_history("requesting a compaction")
+            part, now_ms = CompactionPart("", auto), self._now_ms()
+            self._append(lambda log: () if log.pending else (MessageEntry(request_message(log, part, now_ms)),))
+            assert self.log.pending is not None
+            return self.log.pending.id
+
+    def run_compaction(self) -> Literal["continue", "stop"]:
+        """Carry out the compaction that was requested; raise `UsageError` if none was.
+
+        Return `stop` if no summary could be written and the policy's document ends the loop then: nothing was folded, and the
+        request waits. Else `continue`.
+        """
+        with self._operation():
+            self._reload_if_stale()
+            if self.log.pending is None:
+                raise UsageError("no compaction is requested; call request_compaction first, or compact to do both")
+            before, self._settings = self._settings, replace(self._settings, stops=True)
+            try:
+                self._prepare(self._started_history("compacting"), _New)
+            except SummaryFailed:
+                return "stop"
+            finally:
+                self._settings = before
+        return "continue"
+
+    def prune(self) -> Pruned | None:
+        """Prune now: make stubs of old tool results as the policy says, whatever the window; `None` if none are old enough."""
+        events: tuple[Event, ...] = ()
+
+        def entries(log: Log) -> tuple[Entry, ...]:
+            nonlocal events
+            pruned = prune_now(log, self._context.plan_inputs(log), now_ms=self._now_ms())
+            events = pruned.events
+            return pruned.entries
+
+        with self._operation():
+            self._append(entries)
+            self._writer.publish(*events)
+        return next((event for event in events if isinstance(event, Pruned)), None)
+
+    def answer_compact_tool(self, focus: str = "") -> str:
         """Return the answer to a call of the compact tool; the next `prepare` after the call carries it out.
 
         It says so, or why not: a view that fills little of the window is left as it is.
@@ -381,12 +446,16 @@ class Session:
             if number == self.log.checkpoint_sequence:
                 self._retry(lambda: self._unfold(number))
             else:
-                self._append(lambda log: (_restoration(log, number),))
+                self._append(lambda log: (restoration_of(log, number),))
             tokens_after = estimated_tokens(self.log, self._context.plan_inputs(self.log))
             self._writer.publish(Restored(self.log.session_id, number, tokens_after))
 
     def pin(self, handle: str) -> None:
-        """Pin a part of the view by its handle: it is never pruned, and a fold quotes it word for word."""
+        """Pin a part by its handle: it is never pruned, and a fold quotes it word for word.
+
+        A part that was folded comes back into the view as a message, and is pinned there. Raise `UnknownReference` for a
+        handle that names nothing, `UsageError` for a folded part that is too large for the window.
+        """
         self._pin(handle, is_pinned=True)
 
     def unpin(self, handle: str) -> None:
@@ -400,29 +469,55 @@ class Session:
         with self._operation():
             self._append(lambda _: (title,))
 
-    # Reading back.
+    # The session as it is.
 
-    def recall(self, query: str, *, budget_tokens: int = 2_000) -> str:
-        """Bring back what was said or done, by words or by the handles that stubs name, in at most that many tokens.
+    def view(self) -> list[Any]:
+        """Return the messages that would be sent now, in the caller's shape; changes nothing."""
+        with self._operation():
+            history = self._started_history("looking at the view")
+            shown = view(self.log, self._settings.policy.summary, brought=history.is_whole)
+            return history.encode(self._with_media(history, shown), self.log).items
 
-        Pruned and folded parts are found like those in view. Raise `UnknownReference` for a handle that names nothing.
+    def messages(self) -> list[Any]:
+        """Return all messages of the session in the caller's shape, folded ones included; those taken back are not."""
+        with self._operation():
+            history = self._started_history("reading the messages")
+            stored = self.stored_messages()
+            filled = with_stored_media(stored, history.without_source(stored), self._writer.read_media)
+            return history.encode(filled, self.log).items
+
+    def explain(self) -> str:
+        """Return how the session stands in words: how much it holds, how full the window is, what fills it."""
+        log, inputs = self.log, self._context.plan_inputs(self.log)
+        shown = view(log, self._settings.policy.summary)
+        report = self._report(Prepared(shown, gauge(log, inputs), inputs.budget.limit_tokens))
+        pinned, count = tuple(sorted(log.pins, key=split_handle)), len(self.stored_messages())
+        return SessionReport(self.id, report, count, log.folded, self.cost(), pinned, log.pending is not None).explain()
+
+    def fork(self, session_id: str, *, before: int | None = None, callbacks: Callbacks | None = None) -> "Session":
+        """Copy this session under another id of the same store, and return that one; from then on each goes its own way.
+
+        `before` is the number of a message, as in its handles: from there on all is left out. Raise `UsageError` if there is a
+        session of that id.
         """
-        query = require_str("query", query, example="the feed")
-        budget_tokens = require_int("budget_tokens", budget_tokens)
-        store, key, rule = self._writer.store, self._writer.key, self._settings.rendering.estimate
-        return recall(store, key, query, budget_tokens=budget_tokens, rule=rule)
+        copy_session(self._store, self._key, replace(self._key, session_id=SessionId(session_id)), before=before)
+        return Session(self._store, session_id, self._given_settings, tenant=self._key.tenant, callbacks=callbacks)
 
-    def media(self, handle: str) -> tuple[Medium, ...]:
-        """Return the images, documents and sound under a handle with their bytes, folded or not.
+    def child(
+        self,
+        name: str,
+        settings: SessionSettings | None = None,
+        *,
+        callbacks: Callbacks | None = None,
+        **keywords: Unpack[SessionKeywords],
+    ) -> "Session":
+        """Open the session of a sub-agent: one of its own in the same store, with this one's settings unless others are given.
 
-        Raise `UnknownReference` for a handle that names no medium, or one that is not stored (`media_limit_bytes`).
+        Its id is `<id>:<name>`; the same name opens the same session again. `result` is what to give back to this one.
         """
-        handle = require_str("handle", handle, example="12.0")
-        return recall_media(self._writer.store, self._writer.key, handle)
-
-    def files(self, handle: str) -> tuple[FilePart, ...]:
-        """Return what is known of the media under a handle, without their bytes; empty if there are none."""
-        return files_at(self._writer.store, self._writer.key, handle)
+        session_id = f"{self.id}{CHILD_MARK}{require_str('name', name, example='review')}"
+        settings = settings_with(settings or self._given_settings, keywords, "child()")
+        return Session(self._store, session_id, settings, tenant=self._key.tenant, callbacks=callbacks)
 
     # One operation at a time, repeated if another writer was faster.
 
@@ -472,11 +567,25 @@ class Session:
             history.remember_fold(prepared.view, self.log)
             sent = history.encode(self._with_media(history, prepared.view), self.log)
             betas = native_betas(history.wire) if self.log.native else ()
-            return Ready(
-                sent.items, prepared.gauge, tuple(events), prepared.limit_tokens, betas, sent.sources, sent.edited
-            )
+            report = self._report(prepared, tuple(events))
+            return Ready(sent.items, prepared.gauge, report, betas, sent.sources, sent.edited)
 
         return self._retry(attempt)
+
+    def _report(self, prepared: Prepared, events: tuple[Event, ...] = ()) -> RequestReport:
+        settings, extras = self._settings, self._context.extras or NO_EXTRAS
+        return RequestReport(
+            settings.policy.name,
+            prepared.gauge.count_tokens,
+            prepared.gauge.upper_tokens,
+            prepared.limit_tokens,
+            settings.counting,
+            events,
+            settings.known if settings.is_window_assumed else None,
+            (*self._context.preamble, *prepared.view),
+            extras.system,
+            extras.tools,
+        )
 
     def _store_new(self, history: History, new: _New) -> None:
         messages = self._context.complete(self._keep_media(history, new.messages), self.log)
@@ -489,7 +598,7 @@ class Session:
             self._writer.reload()
         history.mark_stored()
         if new.messages:  # another request than the one that may have been refused
-            self._rejections, self._refused_tokens = 0, None
+            self._recovery = None
         if self._unsent is not None:
             self._unsent = self._unsent._replace(is_stored=True)
 
@@ -542,13 +651,7 @@ class Session:
         """Give messages that are sent from the log alone the bytes of their media."""
         if not any(placed.has_media for placed in self.log.live):
             return view
-        alone = history.without_source(view)
-        digests = digests_in(alone)
-        if not digests:
-            return view
-        media = self._writer.read_media(tuple(sorted(digests)))
-        filled = {message.id: with_media(message, media) for message in alone}
-        return tuple(filled.get(message.id, message) for message in view)
+        return with_stored_media(view, history.without_source(view), self._writer.read_media)
 
     # Recording.
 
@@ -576,7 +679,8 @@ class Session:
         for message in replies:
             if any(repeats_stub(part, rendering) for part in message.parts):
                 self._writer.publish(StubRepeated(self.log.session_id, message.id))
-        self._rejections, self._unsent, self._refused_tokens = 0, None, None
+        self._unsent = None
+        self._recovery = None
         history.mark_stored()
 
     def _add(self, messages: Sequence[Message], longest_tokens: int) -> None:
@@ -594,86 +698,10 @@ class Session:
         targets = tuple(clip.handle for clip in clips)
         self._writer.publish(Clipped(log.session_id, targets, tokens_before, tokens_after, "arrival"))
 
-    # Recovering.
-
-    def _recover_size(self, history: History, overflow: Overflow) -> Ready:
-        """Make the request smaller that a provider refused; nothing that was recorded is lost."""
-        if self._rejections >= MOST_REJECTIONS:
-            raise self._exceeded()
-        self._reload_if_stale()
-        estimated = estimated_tokens(self.log, self._context.plan_inputs(self.log))
-        if self._refused_tokens is not None and estimated < self._refused_tokens:
-            self._rejections += 1  # an earlier try made it smaller and then broke off
-            return self._prepare(history, _New)
-        self._refused_tokens = estimated
-        over_bytes = self.log.media_bytes or None if overflow.bytes_limit else None
-        rejection = Rejection(
-            estimated,
-            overflow.prompt_tokens,
-            overflow.limit_tokens,
-            over_bytes,
-            self._now_ms(),
-            believed_tokens=self.limit_tokens or None,
-        )
-        self._append(lambda _: (rejection,))
-        self._writer.publish(Rejected(self.log.session_id, estimated, overflow.prompt_tokens, overflow.limit_tokens))
-        ready = self._prepare(history, _New)
-        self._rejections += 1
-        if all(isinstance(event, Repaired) for event in ready.events):
-            raise self._exceeded()
-        return ready
-
     def _forget_recovery(self) -> None:
         """Take it that the request which `recover` made smaller was never sent: the next refusal is of the one before."""
-        self._rejections = 0
-
-    def _recover_thinking(self, history: History) -> Ready | None:
-        """Remove all thinking from a request that was refused for it, and remember that the model binds it.
-
-        If the request holds none, the provider misses thinking in the work under way: then all of it is folded. `None` if there
-        is nothing to fold either.
-        """
-        self._reload_if_stale()
-        shown = self.log.shown_thinking
-        if not shown:
-            return self._fold_unfinished_work(history)
-        estimated = estimated_tokens(self.log, self._context.plan_inputs(self.log))
-        rejection = Rejection(estimated, rejected_ms=self._now_ms(), bound_thinking=True)
-        self._append(lambda _: (rejection,))
-        self._writer.publish(Rejected(self.log.session_id, estimated, outdated_thinking=shown))
-        return self._prepare(history, _New)
-
-    def _recover_native(self, history: History) -> Ready:
-        """Show infold's own text in place of a summary that its provider refuses, from now on in this session."""
-        self._reload_if_stale()
-        estimated = estimated_tokens(self.log, self._context.plan_inputs(self.log))
-        self._append(lambda _: (Rejection(estimated, rejected_ms=self._now_ms(), native=True),))
-        self._writer.publish(Rejected(self.log.session_id, estimated, native=True))
-        return self._prepare(history, _New)
-
-    def _fold_unfinished_work(self, history: History) -> Ready | None:
-        """Fold everything by code, replies whose thinking is gone and the results they wait for included."""
-        if not any(placed.has_thinking for placed in self.log.live):
-            return None
-        inputs = replace(self._context.plan_inputs(self.log), summariser=False)
-        events: tuple[Event, ...] = ()
-
-        def entries(log: Log) -> tuple[Entry, ...]:
-            nonlocal events
-            step = fold_at(log, Cut.at(log, log.length), inputs, "overflow")
-            carried = apply_step(log, step, inputs, now_ms=self._now_ms())
-            events = carried.events
-            return carried.entries
-
-        self._append(entries)
-        self._writer.publish(*events)
-        ready = self._prepare(history, _New)
-        return replace(ready, events=(*events, *ready.events))
-
-    def _exceeded(self) -> WindowExceeded:
-        inputs = self._context.plan_inputs(self.log)
-        floor = estimated_tokens(self.log, inputs)
-        return window_exceeded(Stuck(floor, inputs.budget.limit_tokens, inputs.overhead_tokens))
+        if self._recovery is not None:
+            self._recovery.forget()
 
     # Undoing and pinning.
 
@@ -683,9 +711,23 @@ class Session:
             self._reset_history()
 
     def _pin(self, handle: str, *, is_pinned: bool) -> None:
-        pin = Pin(Handle(require_str("handle", handle, example="12.0")), is_pinned)
+        handle = require_str("handle", handle, example="12.0")
         with self._operation():
-            self._append(lambda _: (pin,))
+            self._append(lambda log: self._pin_entries(log, handle, is_pinned=is_pinned))
+
+    def _pin_entries(self, log: Log, handle: str, *, is_pinned: bool) -> tuple[Entry, ...]:
+        """Return what pins or releases a part; a folded one is brought back as a message, unless a pin holds it already."""
+        brought = next((one for one in log.live if one.message.id.startswith(f"{PINNED_ID}{handle}-")), None)
+        if brought is not None:
+            return (Pin(handle_of(brought.sequence, 0), is_pinned),)
+        if not is_pinned or log.find(handle) is not None or handle in log.pins or log.checkpoint is None:
+            return (Pin(Handle(handle), is_pinned),)
+        text = bring_back(self._store, self._key, handle, self._rule, limit_tokens=self.limit_tokens)
+        if any(quote.handle == handle or quote.text == text for quote in log.checkpoint.ledger.pinned):
+            return ()
+        identity = MessageId(f"{PINNED_ID}{handle}-{log.next_sequence}")
+        message = UserMessage(identity, (TextPart(text, synthetic=True),), created_ms=self._now_ms())
+        return MessageEntry(message), Pin(handle_of(log.next_sequence, 0))
 
     # Summaries.
 
@@ -722,19 +764,10 @@ class Session:
             request = replace(request, items=tuple(self.encode(request.messages)), tools=tools)
         with summarising_for(self):
             told = callbacks.summarise(self._summariser, request, on_piece, seconds=seconds)
-        return self._read_native(told) if request.is_native else told
-
-    def _read_native(self, told: ModelAnswer) -> ModelAnswer:
-        """Return the provider's own compaction that a summariser brought; raise `ModelError` if it brought none."""
-        model = self._settings.model or told.model
-        try:
-            native = read_native(self._started_history("summarising").wire, told.reply)
-        except FormatError as broken:
-            raise ModelError(model, f"answered with something other than a reply ({broken})") from broken
-        if native is None:
-            raise ModelError(model, "returned no compaction of its own")
-        cost = cost_of(model, native.usage, self._settings.stated_prices)
-        return replace(native, model=model, cost=cost, duration_ms=told.duration_ms)
+        if not request.is_native:
+            return told
+        wire, settings = self._started_history("summarising").wire, self._settings
+        return read_native_answer(told, wire, settings.model, settings.stated_prices)
 
     # The caller's list.
 
@@ -769,12 +802,3 @@ class Session:
     def _reset_history(self) -> None:
         if self._history is not None:
             self._history.reset()
-
-
-def _restoration(log: Log, number: int) -> Restoration:
-    if not any(altered.is_hidden_by(number) for altered in log.altered.values()):
-        raise UsageError(
-            f"entry {number} hides nothing now: it was undone or folded since, or never hid anything; choose a pruning, "
-            "a clipping or the newest compaction"
-        )
-    return Restoration(number)

@@ -1,14 +1,15 @@
 """Settings of a session: as a caller writes them, checked, and resolved with what the catalogue knows of the model."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import wraps
 from math import inf
 from time import time
 from types import MappingProxyType
-from typing import get_args
+from typing import TYPE_CHECKING, Any, ParamSpec, TypedDict, TypeVar, cast, get_args
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import force_setattr, replace
 
 from infold.catalogue import (
     USUAL_PRICES,
@@ -26,8 +27,8 @@ from infold.core.budget import LARGEST_OUTPUT_TOKENS, Window
 from infold.core.events import Compacted, Event
 from infold.core.gauge import NativeUse, Rates
 from infold.core.logged_message import Rendering
-from infold.core.policy import Policy, apply_switches, preset
-from infold.errors import UsageError, kind_of
+from infold.core.policy import Changeable, Policy, apply_switches, parse_number, preset
+from infold.errors import UnknownKeyword, UsageError, kind_of
 from infold.formats.registry import ANTHROPIC_MESSAGES, WireFormat, detect, format_named
 from infold.formats.requests import NATIVE_FORMATS
 from infold.ports import AsyncSummariser, FullStore, Summariser
@@ -41,6 +42,9 @@ CACHE_SECONDS = 300
 
 _NO_SWITCHES: Mapping[str, str] = MappingProxyType({})
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 
 # Defined before its user, as its default; settings can then be pickled.
 def _now_ms() -> int:
@@ -52,38 +56,49 @@ TIMED_TOKENS = 4_800
 tokens in the default time."""
 
 
-class SessionSettings(Struct, frozen=True, kw_only=True):
+if TYPE_CHECKING:
+    from msgspec import StructMeta as CheckedMeta
+else:
+
+    class CheckedMeta(type(Struct)):
+        """The class of settings: a keyword that they do not have gets an error that names the nearest."""
+
+        def __call__(cls, *args, **keywords):
+            check_keywords(cls.__name__, keywords, cls.__struct_fields__)
+            return super().__call__(*args, **keywords)
+
+
+class SessionSettings(Changeable, frozen=True, kw_only=True, metaclass=CheckedMeta):
     """Settings of a session: the model or the window, the policy, the summariser, plugins and callbacks.
 
-    `summariser` is any callable, or the name of a model; `summariser_tokens` its window if it is not the session's own
-    model; `summary_seconds` how long it may take, in proportion longer if more than 4,800 tokens are asked for. `background`:
-    write summaries ahead of need, so that no request waits for one. `format` names the wire format if the first messages do not
-    show it; `recall`: stubs name handles, because the requests offer a way to ask for them. `compact_tool`:
-    the requests offer `compact`, by which the model asks for a compaction. `plugins` are objects with hooks or
-    what `installed_plugins()` returns. `patience_seconds`: how long to wait for another process that is compacting this session.
-    `environ` has the off switches
-    (`INFOLD_DISABLE_AUTOCOMPACT`, `INFOLD_DISABLE_PRUNE`), read when a session is opened; by default the process environment.
-    `working_window`: how many tokens of the window to work in; a request that cannot be made smaller may still fill the window.
-    `bound_thinking`: whether the model refuses thinking once something before it changed; `None`: as the catalogue says, or a
-    refusal shows. Use `False` if the requests ask the provider to drop such blocks itself. `media_limit_bytes`: the bytes of
-    images, documents and sound up to this size are stored, so that recall brings them back; 0 stores none.
-    `recovers`: the server refuses what is too large instead of truncating it, and the caller passes the refusal
-    to `recover` and sends the result. Then the expected size decides, not the largest one possible, and the window is filled
-    further. If unset, `wrap`, the gateway and the agent, which recover by themselves, decide by the server's address.
-    `native`: whether the provider itself may write the summary, by its own compaction: `auto` if that keeps more or costs less,
-    `always`, or `never`. `offers_native`: the summariser carries out requests with `is_native`, and requests are sent with
-    `Ready.betas`; `wrap` and the gateway do so themselves.
-    `stops`: the caller is an agent's loop that ends at `SummaryFailed`, which `prepare` raises under a policy that gives
-    a compaction up when its summary fails; otherwise the head is folded without a model. `cache_seconds`: how long the provider
-    keeps a request in its cache after its last use, where neither a request nor a reply states it; `None`: as the catalogue says.
-    `prices`: the model's prices in US dollars per million tokens, in place of the catalogue's; if none are known either, only the
-    usual ratios of the model's family decide when a fold pays, and no sum of money is computed.
-    `defer_tools`: `wrap` and the gateway leave tools that were never called to the provider's tool search, where it has one.
+    `window` is in tokens, as a number or a text such as "200k", or a `Window`. `summariser` is any callable, or the name of a
+    model; `summariser_tokens` its window if it is not the session's own model; `summary_seconds` how long it may take, in
+    proportion longer if more than 4,800 tokens are asked for. `background`: write summaries ahead of need, so that no request
+    waits for one. `format` names the wire format if the first messages do not show it; `recall`: stubs name handles, because
+    the requests offer a way to ask for them. `compact_tool`: the requests offer `compact`, by which the model asks for a
+    compaction. `plugins` are objects with hooks or what `installed_plugins()` returns. `patience_seconds`: how long to wait for
+    another process that is compacting this session. `environ` has the off switches (`INFOLD_DISABLE_AUTOCOMPACT`,
+    `INFOLD_DISABLE_PRUNE`), read when a session is opened; by default the process environment. `working_window`: how many
+    tokens of the window to work in; a request that cannot be made smaller may still fill the window. `bound_thinking`: whether
+    the model refuses thinking once something before it changed; `None`: as the catalogue says, or a refusal shows. Use `False`
+    if the requests ask the provider to drop such blocks itself. `media_limit_bytes`: the bytes of images, documents and sound
+    up to this size are stored, so that recall brings them back; 0 stores none. `recovers`: the server refuses what is too large
+    instead of truncating it, and the caller passes the refusal to `recover` and sends the result. Then the expected size
+    decides, not the largest one possible, and the window is filled further. If unset, `wrap`, the gateway and the agent, which
+    recover by themselves, decide by the server's address. `native`: whether the provider itself may write the summary, by its
+    own compaction: `auto` if that keeps more or costs less, `always`, or `never`. `offers_native`: the summariser carries out
+    requests with `is_native`, and requests are sent with `Ready.betas`; `wrap` and the gateway do so themselves. `stops`: the
+    caller is an agent's loop that ends at `SummaryFailed`, which `prepare` raises under a policy that gives a compaction up
+    when its summary fails; otherwise the head is folded without a model. `cache_seconds`: how long the provider keeps a request
+    in its cache after its last use, where neither a request nor a reply states it; `None`: as the catalogue says. `prices`: the
+    model's prices in US dollars per million tokens, in place of the catalogue's; if none are known either, only the usual
+    ratios of the model's family decide when a fold pays, and no sum of money is computed. `defer_tools`: `wrap` and the gateway
+    leave tools that were never called to the provider's tool search, where it has one.
     """
 
     model: str | None = None
-    window: int | Window | None = None
-    working_window: int | None = None
+    window: int | str | Window | None = None
+    working_window: int | str | None = None
     policy: str | Policy = "infold"
     summariser: Summariser | AsyncSummariser | str | None = None
     summariser_tokens: int = 0
@@ -110,8 +125,11 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
     prices: Prices | None = None
 
     def __post_init__(self) -> None:
-        """Reject values of a wrong type where they were written."""
+        """Reject values of a wrong type where they were written; read windows that are written as text."""
         check_settings(self.model, self.window, self.policy, self.working_window)
+        for name in ("window", "working_window"):
+            if isinstance(written := getattr(self, name), str):
+                force_setattr(self, name, read_tokens(written))
         if self.prices is not None:
             check_prices(self.prices)
         if self.native not in get_args(NativeUse):
@@ -122,6 +140,11 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
             )
         if isinstance(self.plugins, str):  # it would be taken letter by letter
             raise UsageError(f"the plugins are one text; give a list, such as installed_plugins([{self.plugins!r}])")
+
+    @property
+    def stated_window(self) -> int | Window | None:
+        """The window as it is stated, in tokens or with its parts; `None` if the model's own holds."""
+        return read_tokens(self.window) if isinstance(self.window, str) else self.window
 
     def resolve(self) -> "ResolvedSettings":
         """Resolve with the catalogue and the off switches; raise `UsageError` if neither model nor window is set."""
@@ -162,6 +185,46 @@ class SessionSettings(Struct, frozen=True, kw_only=True):
             return "never"
         is_known = self.format != ANTHROPIC_MESSAGES.name or compacts_natively(self.model or "")
         return self.native if is_known or self.native == "always" else "never"
+
+
+class SessionKeywords(TypedDict, total=False):
+    """The settings of a session as keywords of `Session`, `AsyncSession.open` and `wrap`: the fields of `SessionSettings`."""
+
+    model: str | None
+    window: int | str | Window | None
+    working_window: int | str | None
+    policy: str | Policy
+    summariser: Summariser | AsyncSummariser | str | None
+    summariser_tokens: int
+    summary_seconds: float | None
+    shares_prefix: bool
+    background: bool
+    format: str | None
+    recall: bool
+    compact_tool: bool
+    plugins: Sequence[object]
+    on_event: Callable[[Event], None] | None
+    on_compacted: Callable[[Compacted], None] | None
+    now_ms: Callable[[], int]
+    patience_seconds: float
+    environ: Mapping[str, str] | None
+    bound_thinking: bool | None
+    media_limit_bytes: int
+    recovers: bool | None
+    stops: bool
+    native: NativeUse
+    offers_native: bool
+    cache_seconds: int | None
+    defer_tools: bool
+    prices: Prices | None
+
+
+def settings_with(given: SessionSettings | None, keywords: Mapping[str, Any], call: str) -> SessionSettings:
+    """Return settings with what was given as keywords, which win; raise `UnknownKeyword` for one that does not exist."""
+    if given is not None and not isinstance(given, SessionSettings):
+        raise UsageError(f"the settings are {kind_of(given)}; give SessionSettings(window=…), or window=… itself")
+    check_keywords(call, keywords, SessionSettings.__struct_fields__)
+    return SessionSettings(**keywords) if given is None else given.but(**keywords) if keywords else given
 
 
 class ResolvedSettings(Struct, frozen=True, kw_only=True):
@@ -211,7 +274,7 @@ class ResolvedSettings(Struct, frozen=True, kw_only=True):
 
 def resolve_settings(
     model: str | None,
-    window: int | Window | None,
+    window: int | str | Window | None,
     policy: str | Policy = "infold",
     *,
     recall: bool = False,
@@ -251,19 +314,23 @@ def resolve_settings(
     )
 
 
-def resolve_policy(policy: str | Policy, environ: Mapping[str, str], working_window: int | None = None) -> Policy:
+def resolve_policy(policy: str | Policy, environ: Mapping[str, str], working_window: int | str | None = None) -> Policy:
     """Return the policy, or the preset of that name, with what the switches in `environ` turn off.
 
     `working_window` wins over the policy's own; raise `PolicyError` if it is not a number of tokens above 0.
     """
     chosen = apply_switches(preset(policy) if isinstance(policy, str) else policy, environ)
+    if isinstance(working_window, str):
+        working_window = read_tokens(working_window)
     return chosen if working_window is None else replace(chosen, working_window_tokens=working_window)
 
 
-def resolve_window(given: int | Window | None, known: Lookup | None) -> Window:
+def resolve_window(given: int | str | Window | None, known: Lookup | None) -> Window:
     """Return the window as given, else the model's; raise `UsageError` if both are missing."""
     if isinstance(given, Window):
         return given
+    if isinstance(given, str):
+        given = read_tokens(given)
     if given is not None:
         output = known.entry.output_tokens if isinstance(known, Known) else None
         return Window(given, output_tokens=None if output is None or output >= given else output)
@@ -308,13 +375,14 @@ def check_settings(model: object, window: object, policy: object, working_window
     """Raise `UsageError` for a model, a window, a policy or a working window of a wrong type."""
     if model is not None and not isinstance(model, str):
         raise UsageError(f"the model is {kind_of(model)}; give its name as text, such as 'gpt-5'")
-    if window is not None and not isinstance(window, Window) and not _is_int(window):
-        raise UsageError(f"the window is {window!r}; give a whole number of tokens such as 8000, or a Window")
-    if working_window is not None and not (
-        isinstance(working_window, int) and _is_int(working_window) and working_window > 0
-    ):
+    if isinstance(window, str):
+        read_tokens(window)
+    elif window is not None and not isinstance(window, Window) and not _is_int(window):
+        raise UsageError(f"the window is {window!r}; give a number of tokens such as 8000 or '200k', or a Window")
+    working = read_tokens(working_window, "working window") if isinstance(working_window, str) else working_window
+    if working is not None and not (isinstance(working, int) and _is_int(working) and working > 0):
         raise UsageError(
-            f"the working window is {working_window!r}; give a whole number of tokens such as 200_000, or leave it out"
+            f"the working window is {working_window!r}; give a number of tokens such as 200_000 or '200k', or leave it out"
         )
     if not isinstance(policy, str | Policy):
         raise UsageError(f"the policy is {kind_of(policy)}; give a preset's name such as 'infold', or a Policy")
@@ -332,12 +400,45 @@ def check_prices(prices: object) -> None:
             raise UsageError(f"prices.{field} is {value!r}; give dollars per million tokens, zero or more")
 
 
-def check_store(store: object) -> None:
-    """Raise `UsageError` if this is not a store, above all if it is the path of one."""
-    if isinstance(store, str):
-        raise UsageError(f"the store is a text; open it first: open_store({store!r})")
+def read_tokens(text: str, what: str = "window") -> int:
+    """Return the tokens that a text such as "200k" or "1m" stands for; raise `UsageError` for any other."""
+    try:
+        number = parse_number(text)
+    except ValueError:
+        number = -1.0
+    if number < 0 or not number.is_integer():
+        raise UsageError(f"the {what} is {text!r}; give a number of tokens such as 200_000 or '200k'")
+    return int(number)
+
+
+def check_keywords(call: str, keywords: Collection[str], known: Collection[str]) -> None:
+    """Raise `UnknownKeyword` for a keyword that a call does not have."""
+    for name in keywords:
+        if name not in known:
+            raise UnknownKeyword(call, name, known=known)
+
+
+def checks_keywords(function: Callable[P, T]) -> Callable[P, T]:
+    """Make a function raise `UnknownKeyword`, with the nearest name, where it is given a keyword that it does not have."""
+    code = function.__code__
+    known = frozenset(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+
+    @wraps(function)
+    def checked(*args: P.args, **keywords: P.kwargs) -> T:
+        if not known.issuperset(keywords):
+            check_keywords(f"{function.__name__}()", keywords, known)
+        return function(*args, **keywords)
+
+    return checked
+
+
+def check_store(store: object) -> FullStore:
+    """Return a store; raise `UsageError` if it is something else."""
     if not hasattr(store, "newest_first"):
-        raise UsageError(f"the store is {kind_of(store)}; give what open_store(…) gives, or a {FullStore.__name__}")
+        raise UsageError(
+            f"the store is {kind_of(store)}; give 'memory', a path, an address, or what open_store(…) gives"
+        )
+    return cast("FullStore", store)
 
 
 def require_str(what: str, value: str, *, example: str) -> str:

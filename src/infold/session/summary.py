@@ -10,6 +10,7 @@ from itertools import takewhile
 from msgspec import Struct
 from msgspec.structs import replace
 
+from infold.catalogue import Prices, cost_of
 from infold.core.checkpoint_text import render_checkpoint
 from infold.core.compact import NO_NATIVE, NativeSummary, ledger_before, without_settled
 from infold.core.cut import Cut, kept_size
@@ -47,7 +48,9 @@ from infold.core.summary_request import (
 )
 from infold.core.tokens import NO_SIZE, Size, measure, token_ruler, total_size
 from infold.core.view import view
-from infold.errors import ModelBusy, ModelError, ModelOverflow, reason_of
+from infold.errors import FormatError, ModelBusy, ModelError, ModelOverflow, reason_of
+from infold.formats.registry import WireFormat
+from infold.formats.requests import read_native
 
 MOST_TRIES = 2
 """A summary that failed is requested once more; a model that fails twice is unlikely to succeed on the third try."""
@@ -542,3 +545,16 @@ def cut_with(prepared: PreparedSummary, step: Summarise, log: Log, inputs: PlanI
     fixed = Size(prose=inputs.overhead_tokens + step.budget_tokens + measure(prepared.summary.text, ruler))
     after = scaled_tokens(tail.plus(fixed), log, inputs)
     return Cut.at(log, index) if after <= ROOMY_SHARE * inputs.budget.trigger_tokens else step.cut
+
+
+def read_native_answer(answer: ModelAnswer, wire: WireFormat, model: str, prices: Prices | None) -> ModelAnswer:
+    """Return the provider's own compaction that a summariser brought; raise `ModelError` if it brought none."""
+    model = model or answer.model
+    try:
+        native = read_native(wire, answer.reply)
+    except FormatError as broken:
+        raise ModelError(model, f"answered with something other than a reply ({broken})") from broken
+    if native is None:
+        raise ModelError(model, "returned no compaction of its own")
+    cost = cost_of(model, native.usage, prices)
+    return replace(native, model=model, cost=cost, duration_ms=answer.duration_ms)

@@ -12,7 +12,7 @@ from typing import TypeAlias, assert_never
 
 from msgspec import Struct
 
-from infold.core.policy import LARGEST_TOKENS, PREFIX, PRESETS, Amount, is_true, remaining, share, tokens
+from infold.core.policy import LARGEST_TOKENS, PREFIX, PRESETS, Amount, is_true, parse_number, remaining, share, tokens
 from infold.errors import PolicyError, nearest_names
 
 Value: TypeAlias = bool | int | float | str | Amount | tuple[str, ...] | None
@@ -88,10 +88,6 @@ class ValueKind(Struct, frozen=True):
     of_text: Callable[[str], object] = str
 
 
-_NUMBER = re.compile(r"(\d[\d_]*(?:\.\d+)?|\.\d+) ?([km]?)", re.IGNORECASE)
-_UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
-
-
 def _switch_text(text: str) -> object:
     try:
         return is_true(text)
@@ -106,7 +102,7 @@ def _read_switch(raw: object) -> Value:
 
 
 def _read_tokens(raw: object) -> Value:
-    number = _parse_number(raw) if isinstance(raw, str) else raw
+    number = parse_number(raw) if isinstance(raw, str) else raw
     if isinstance(number, float) and number.is_integer():
         number = int(number)
     if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= LARGEST_TOKENS:
@@ -127,10 +123,10 @@ def _read_amount(raw: object) -> Value:
 def _parse_amount(text: str) -> Amount:
     written = text.strip().lower()
     if written.endswith("%"):
-        return share(round(_parse_number(written[:-1].strip()) / 100, 6))
+        return share(round(parse_number(written[:-1].strip()) / 100, 6))
     if written.startswith("remaining "):
-        return remaining(_require_whole(_parse_number(written.removeprefix("remaining ").strip()), text))
-    return _amount_of_number(_parse_number(written))
+        return remaining(_require_whole(parse_number(written.removeprefix("remaining ").strip()), text))
+    return _amount_of_number(parse_number(written))
 
 
 def _amount_of_number(number: object) -> Amount:
@@ -143,14 +139,6 @@ def _require_whole(number: float, raw: object) -> int:
     if number != int(number):
         raise ValueError(f"{raw!r} is neither a share up to 1 nor whole tokens")
     return int(number)
-
-
-def _parse_number(text: str) -> float:
-    """Parse a number with k or m for thousands and millions: 8000, 64k, 1.5m, 200_000."""
-    found = _NUMBER.fullmatch(text.strip()) if len(text) <= len("1_000_000_000.000") + 1 else None
-    if found is None:
-        raise ValueError(f"{text!r} is not a number")
-    return round(float(found[1].replace("_", "")) * _UNITS[found[2].lower()], 6)
 
 
 def _whole_number(least: int, most: int) -> Callable[[object], Value]:

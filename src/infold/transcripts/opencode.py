@@ -5,6 +5,7 @@ message of several steps (older versions) is taken apart at each step, since a c
 model goes on.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -13,6 +14,7 @@ from infold.core.messages import (
     AssistantMessage,
     CompactionPart,
     FilePart,
+    Message,
     MessageId,
     ModelRef,
     Part,
@@ -26,6 +28,7 @@ from infold.core.messages import (
     UserMessage,
     WorkPath,
 )
+from infold.errors import BrokenInput
 from infold.formats.codec import finish_named
 from infold.transcripts.record import Issues, RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source
@@ -72,6 +75,19 @@ def read(source: Source) -> list[RecordedSession]:
         if isinstance(title, str) and title:
             titles[MessageId(string(about, "id"))] = title
     return [replace(session, title=string(info, "title"), titles=titles) for session in draft.sessions()]
+
+
+def read_messages(messages: Sequence[object]) -> tuple[Message, ...]:
+    """Return the messages of an export, given without the session around them; raise `BrokenInput` for other values."""
+    draft = SessionDraft("", Issues())
+    for index, message in enumerate(messages):
+        about = mapping(message, "info")
+        if not about.get("id"):
+            problem = f"message {index} has no info with an id"
+            raise BrokenInput("opencode", problem, remedy="give messages as OpenCode exports them: {info, parts}")
+        take = _take_reply if about.get("role") == "assistant" else _take_user
+        take(draft, about, [mapping(part) for part in items(message, "parts")])
+    return draft.session().messages
 
 
 def _take_user(draft: SessionDraft, info: dict[str, Any], parts: list[dict[str, Any]]) -> None:

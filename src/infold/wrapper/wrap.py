@@ -8,11 +8,11 @@ Vertex) and of Google (google-genai), sync and async, and for boto3's client of 
 
 from functools import partial
 from importlib import import_module
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, Unpack, cast
 
 from infold.errors import UsageError, kind_of
 from infold.ports import FullStore
-from infold.session.settings import SessionSettings
+from infold.session.settings import SessionKeywords, SessionSettings, check_store, settings_with
 from infold.wiring import open_store
 
 Client = TypeVar("Client")
@@ -35,24 +35,27 @@ def wrap(
     store: FullStore | str = "memory",
     session: str | None = None,
     tenant: str = "",
+    **keywords: Unpack[SessionKeywords],
 ) -> Client:
     """Return a client of the same kind that keeps every session inside its model's window.
 
     Sessions are recognised by their histories; `session`, or the header `x-infold-session` of a request, names one. `store` is
-    where they are stored; one that is given by its address is closed with the client. `settings` say how to keep them: the model
-    is each request's own unless they name one, and writes the summaries unless they name another summariser. Wrapping again
-    replaces the earlier wrap. Raise `UsageError` for a client of another kind, or one whose SDK is too old.
+    where they are stored; one that is given by its address is closed with the client. `settings`, or the same as keywords
+    (`window="200k"`, `policy=…`), say how to keep them: the model is each request's own unless they name one, and writes the
+    summaries unless they name another summariser. Wrapping again replaces the earlier wrap. Raise `UsageError` for a client of
+    another kind, or one whose SDK is too old.
     """
     kind = _kind_of(client)
     if not kind:
         raise UsageError(f"cannot wrap {kind_of(client)}; pass a client of {', '.join(KNOWN)}")
+    chosen = settings_with(settings, keywords, "wrap()")
     transport = _import(TRANSPORT, kind)
     inner = None if kind in _COPIED else transport.http_client_of(client)
-    opened = open_store(store) if isinstance(store, str) else store
+    opened = open_store(store) if isinstance(store, str) else check_store(store)
     wrap_http = partial(
         transport.wrap_http_client,
         store=opened,
-        settings=settings or SessionSettings(),
+        settings=chosen,
         tenant=tenant,
         session=session,
         on_close=getattr(opened, "close", None) if isinstance(store, str) else None,

@@ -9,8 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from infold.agent.snapshots import LARGEST_BYTES, FileDiff, Snapshots, sum_diffs
+from infold import Session
+from infold.agent.snapshots import LARGEST_BYTES, Snapshots, sum_diffs
+from infold.agent.trust import default_snapshot_folder
+from infold.core.messages import (
+    AssistantMessage,
+    MessageId,
+    StepFinishPart,
+    StepStartPart,
+    TextPart,
+    Usage,
+    UserMessage,
+    WorkPath,
+)
 from infold.errors import UsageError
+from infold.ports import FileDiff
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 
@@ -441,3 +454,22 @@ def test_tidying_keeps_what_is_new(root: Path, snapshots: Snapshots) -> None:
 
     assert snapshots.note == ""
     assert snapshots.diff(EMPTY, after) == found
+
+
+def test_a_session_shows_what_it_changed(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S6.1: `Session.diffs` compares the snapshots of its steps, of all of them or of one turn."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    taken = Snapshots(root, default_snapshot_folder(os.environ))
+    session = Session("memory", "s", window=8_000)
+    for text in ("one", "two"):
+        start = StepStartPart(taken.take())
+        write(root, feed_py=f"{text}\n")
+        end = StepFinishPart("stop", taken.take(), Usage())
+        path = WorkPath(str(root), str(root))
+        reply = AssistantMessage(MessageId("a"), (TextPart("Done."), start, end), path=path, finish="stop")
+        session.add([UserMessage(MessageId("u"), (TextPart(text),)), reply])
+
+    assert session.diffs() == (FileDiff("feed.py", "", "two\n", 1, 0),)
+    assert session.diffs(2) == (FileDiff("feed.py", "one\n", "two\n", 1, 1),)
+    with pytest.raises(UsageError, match="the newest are: 0, 2"):
+        session.diffs(1)

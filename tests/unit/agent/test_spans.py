@@ -4,7 +4,6 @@ from msgspec.structs import replace
 
 from infold.agent.snapshots import (
     DiffTotals,
-    FileDiff,
     SnapshotSpan,
     session_root,
     session_span,
@@ -21,7 +20,7 @@ from infold.core.messages import (
     StepStartPart,
     WorkPath,
 )
-from infold.ports import SessionKey
+from infold.ports import FileDiff, SessionKey
 from infold.stores.memory import MemoryStore
 from infold.testing.builders import calls, numbered, replies, result, user
 

@@ -15,7 +15,7 @@ from infold.core.summary_request import SummaryRequest
 from infold.formats.overflow import Overflow
 from infold.observers.bus import Bus
 from infold.ports import SessionKey
-from infold.session.session import Ready
+from infold.session.report import Ready
 from infold.session.summariser import Callbacks
 from infold.stores.memory import MemoryStore
 
@@ -139,7 +139,7 @@ class DrivenSession(Session):
         super().__init__(self.store, "s", self.settings, callbacks=self.recorded)
 
     @property
-    def messages(self) -> list[Message]:
+    def kept(self) -> list[Message]:
         """All messages that are stored."""
         return [entry.message for entry in self.store.entries if isinstance(entry, MessageEntry)]
 

@@ -30,7 +30,7 @@ def session(store: FullStore) -> Session:
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ({"window": "8000"}, "the window is '8000'; give a whole number of tokens"),
+        ({"window": "much"}, "the window is 'much'; give a number of tokens"),
         ({"window": 8000.5}, "the window is 8000.5"),
         ({"window": True}, "the window is True"),
         ({"window": [8_000]}, "or a Window"),
@@ -62,19 +62,17 @@ def test_a_share_is_a_number(value: Any) -> None:
         share(value)
 
 
-@pytest.mark.parametrize(
-    ("place", "told"), [("x.sqlite3", r"open it first: open_store\('x.sqlite3'\)"), (None, "give what open_store")]
-)
-def test_a_store_is_opened_first(place: Any, told: str) -> None:
-    """A path where a store belongs is the mistake that is made."""
-    with pytest.raises(UsageError, match=told):
+@pytest.mark.parametrize("place", [None, 5, ["memory"]])
+def test_a_store_is_a_store_or_its_place(place: Any) -> None:
+    """Any other value is refused with what may be given."""
+    with pytest.raises(UsageError, match="give 'memory', a path, an address"):
         Session(place, "s", SETTINGS)
 
 
-@pytest.mark.parametrize("settings", [None, {"window": 8_000}])
-def test_settings_are_settings(store: FullStore, settings: Any) -> None:
-    """A dict is no settings."""
-    with pytest.raises(UsageError, match="give SessionSettings"):
+@pytest.mark.parametrize(("settings", "told"), [(None, "neither a model nor a window"), ({"window": 8}, "a dict")])
+def test_settings_are_settings(store: FullStore, settings: Any, told: str) -> None:
+    """A dict is no settings, and settings name a model or a window."""
+    with pytest.raises(UsageError, match=told):
         Session(store, "s", settings)
 
 

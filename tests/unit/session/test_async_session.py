@@ -423,7 +423,7 @@ def test_a_session_is_closed_at_the_end_of_a_block() -> None:
 
 def test_both_kinds_of_session_offer_the_same() -> None:
     """What can be asked of one can be asked of the other; only how they begin and end a block differs."""
-    names = [{name for name in vars(kind) if not name.startswith("_")} for kind in (Session, AsyncSession)]
+    names = [{name for name in dir(kind) if not name.startswith("_")} for kind in (Session, AsyncSession)]
 
     assert names[1] - names[0] == {"open"}
     assert names[0] <= names[1]

@@ -88,7 +88,7 @@ def test_a_nearly_empty_window_is_left_alone() -> None:
     events: list[Event] = []
     with Session(MemoryStore(), "s", settings(events)) as made:
         made.prepare(history(3, *asking(3)))
-        told = made.request_compaction(FOCUS)
+        told = made.answer_compact_tool(FOCUS)
 
     assert reasons(events) == []
     assert told.startswith("Not compacted: your view has ")
@@ -100,14 +100,14 @@ def test_the_answer_says_what_follows() -> None:
     events: list[Event] = []
     with Session(MemoryStore(), "s", settings(events)) as made:
         made.prepare(history(14))
-        assert made.request_compaction().startswith("Before your next step")
-        assert f"room to: {FOCUS}." in made.request_compaction(f" {FOCUS} ")
+        assert made.answer_compact_tool().startswith("Before your next step")
+        assert f"room to: {FOCUS}." in made.answer_compact_tool(f" {FOCUS} ")
         with pytest.raises(UsageError):
-            made.request_compaction(7)  # type: ignore[arg-type]  # a wrong type
+            made.answer_compact_tool(7)  # type: ignore[arg-type]  # a wrong type
     off = {"INFOLD_DISABLE_AUTOCOMPACT": "1"}
     with Session(MemoryStore(), "s", settings(events, environ=off)) as made:
         made.prepare(history(14, *asking(14)))
-        assert "is off" in made.request_compaction()
+        assert "is off" in made.answer_compact_tool()
     assert reasons(events) == []
 
 
@@ -120,7 +120,7 @@ def test_a_compaction_that_fell_short_is_not_repeated() -> None:
         count = len(reasons(events))
         made.prepare(history(12, *asking(12)), tools=tools)
         assert len(reasons(events)) == count
-        assert "too little is new" in made.request_compaction()
+        assert "too little is new" in made.answer_compact_tool()
 
 
 def test_an_async_session_answers_too() -> None:
@@ -129,7 +129,7 @@ def test_an_async_session_answers_too() -> None:
     async def live() -> str:
         made = await AsyncSession.open(MemoryStore(), "s", settings([]))
         await made.prepare(history(14))
-        return made.request_compaction()
+        return made.answer_compact_tool()
 
     assert asyncio.run(live()).startswith("Before your next step")
 

@@ -63,13 +63,13 @@ Life = Callable[[DrivenSession], list[dict[str, Any]]]
 
 def assert_nothing_is_lost(session: DrivenSession, steps: int = 40) -> None:
     """Every message is stored once, in order, and what another process said stands among them."""
-    spoken = [message for message in session.messages if not message.id.startswith(("compact-", "intruder-"))]
+    spoken = [message for message in session.kept if not message.id.startswith(("compact-", "intruder-"))]
     replies = [message for message in spoken if isinstance(message, AssistantMessage)]
     results = [text for message in spoken if (text := str(message)) and "went well" in text]
 
     assert len(spoken) == len({message.id for message in spoken}) == 2 * steps
     assert (len(replies), len(results)) == (steps, steps - 1)
-    assert sum(message.id.startswith("intruder-") for message in session.messages) == 1
+    assert sum(message.id.startswith("intruder-") for message in session.kept) == 1
     assert view(session.reread(), session.policy.summary) == view(session.log, session.policy.summary)
 
 
@@ -104,7 +104,7 @@ def test_a_whole_list_outweighs_what_others_said() -> None:
     messages = [said(RULE), *tool_step(0)]
 
     assert session.prepare(messages).messages == messages
-    assert sum(message.id.startswith("intruder-") for message in session.messages) == 1
+    assert sum(message.id.startswith("intruder-") for message in session.kept) == 1
     assert session.again().prepare(messages).messages == messages
 
 
@@ -121,7 +121,7 @@ def test_a_whole_list_outweighs_what_others_said_while_a_summary_was_written() -
     assert GOOD in str(ready.messages[0])
     assert again.messages[0] == ready.messages[0]
     assert "from another process" not in str(again.messages)
-    assert sum(message.id.startswith("intruder-") for message in session.messages) == 1
+    assert sum(message.id.startswith("intruder-") for message in session.kept) == 1
 
 
 def test_a_pruning_meets_a_conflict() -> None:
@@ -139,8 +139,8 @@ def test_a_pruning_meets_a_conflict() -> None:
         new = [said(f"and then {turn}")]
 
     assert any(isinstance(entry, Pruning) for entry in session.store.entries)
-    assert sum(message.id.startswith("intruder-") for message in session.messages) == 1
-    assert len({message.id for message in session.messages}) == len(session.messages)
+    assert sum(message.id.startswith("intruder-") for message in session.kept) == 1
+    assert len({message.id for message in session.kept}) == len(session.kept)
 
 
 @pytest.mark.parametrize("pinned", [True, False])
@@ -226,7 +226,7 @@ def test_two_processes_take_turns() -> None:
             [said(f"{'one' if number % 2 else 'two'} says {number}: " + "went well " * 90)]
         )
 
-    texts = [text_of(message) for message in one.messages if "says" in text_of(message)]
+    texts = [text_of(message) for message in one.kept if "says" in text_of(message)]
     assert [int(text.split()[2].rstrip(":")) for text in texts] == list(range(60))
     assert "one says 59" in str(two.prepare_new([said("and two has the last word")]).messages)
 
@@ -283,7 +283,7 @@ def test_a_store_that_breaks_and_is_mended_has_everything_once(
     """B13: whatever breaks an append off, stored or not, the same call again stores what is missing and nothing twice."""
     session = DrivenSession(window=8_192, summarises=True)
     lived_through(session, life, fail(session, error, matters, after=after))
-    spoken = [message for message in session.messages if not message.id.startswith("compact-")]
+    spoken = [message for message in session.kept if not message.id.startswith("compact-")]
 
     assert len(spoken) == len({message.id for message in spoken}) == 80
     assert session.log.size == session.reread().size
@@ -293,7 +293,7 @@ def test_an_interrupted_summary_is_asked_for_again() -> None:
     """B13: Ctrl-C while the model writes leaves what was said stored once, the lock free, and the next call as it should be."""
     session = DrivenSession(ScriptedSummariser(Interrupted()), window=8_192, summarises=True)
     lived_through(session, whole, session.summariser.answers)
-    spoken = [message for message in session.messages if not message.id.startswith("compact-")]
+    spoken = [message for message in session.kept if not message.id.startswith("compact-")]
 
     assert len(spoken) == len({message.id for message in spoken}) == 80
     assert session.log.size == session.reread().size
@@ -310,4 +310,4 @@ def test_a_request_that_was_too_large_is_stored_once(flow: str) -> None:
         getattr(session, flow)([said(RULE)], tools=tools)
     ready = getattr(session, flow)([said(RULE)])
 
-    assert (ready.messages, len(session.messages)) == ([said(RULE)], 1)
+    assert (ready.messages, len(session.kept)) == ([said(RULE)], 1)

@@ -48,8 +48,8 @@ def test_own_messages_are_sent_as_the_wire_has_them() -> None:
         "assistant",
         "tool",
     ]
-    assert [message.id for message in session.messages] == ["m0", "m1", "m2"]
-    assert session.messages[0].created_ms == 7
+    assert [message.id for message in session.kept] == ["m0", "m1", "m2"]
+    assert session.kept[0].created_ms == 7
 
 
 def test_what_no_wire_tells_is_kept() -> None:
@@ -57,7 +57,7 @@ def test_what_no_wire_tells_is_kept() -> None:
     session = DrivenSession(format="openai-chat")
     begun(session)
     session.add((answered("no", exit_status=2),))
-    _, said, result = session.messages
+    _, said, result = session.kept
 
     assert isinstance(said, AssistantMessage)
     assert (said.agent, said.mode, said.parent_id, said.path) == ("build", "build", "m0", WorkPath("/w", "/w"))
@@ -101,7 +101,7 @@ def test_another_writer_does_not_take_its_place() -> None:
     session.store.intrude_once(lambda _: True)
     session.add((ASKED,))
 
-    assert [message.id for message in session.messages] == ["intruder-0", "m1"]
+    assert [message.id for message in session.kept] == ["intruder-0", "m1"]
 
 
 def test_a_new_message_may_be_refused_anew() -> None:

@@ -277,7 +277,7 @@ def test_a_pinned_part_is_carried_on(store: FullStore) -> None:
     assert "line 0: all went well" in text
     assert "line 1: all went well" not in text
     assert text == str(Session(store, "s", SessionSettings(window=64_000)).prepare_new([]).messages[0])
-    with pytest.raises(UnknownReference, match="by its handle"):
+    with pytest.raises(UnknownReference, match=r"no part '99\.0'"):
         session.pin("99.0")
 
 
@@ -642,7 +642,7 @@ def test_a_working_window_compacts_early_and_refuses_late() -> None:
         Session(MemoryStore(), "huge", settings).prepare(messages[:1], tools="one word after another " * 40_000)
 
 
-@pytest.mark.parametrize("wrong", [0, -5, "200k", True, 1.5])
+@pytest.mark.parametrize("wrong", [0, -5, "much", "0", True, 1.5])
 def test_a_wrong_working_window_is_refused_where_it_is_written(wrong: Any) -> None:
     """B11: settings with a working window that is not a number of tokens cannot be made, and the error has the fix."""
     with pytest.raises(UsageError, match=r"working window.*such as 200_000"):

@@ -46,7 +46,7 @@ def test_a_long_list_is_folded_and_goes_on() -> None:
     assert ready.gauge.upper_tokens <= 8_192
     assert RULE in str(ready.messages[0])
     assert sum(isinstance(entry, Checkpoint) for entry in session.store.entries) >= 2
-    assert len(session.messages) == 61
+    assert len(session.kept) == 61
 
 
 def test_system_messages_are_always_sent_and_counted() -> None:
@@ -63,7 +63,7 @@ def test_system_messages_are_always_sent_and_counted() -> None:
     alone = bare.prepare([said(RULE)])
 
     assert DrivenSession().prepare([system, said(RULE)]).gauge.count_tokens > alone.gauge.count_tokens + 800
-    assert not any("style guide" in text_of(message) for message in session.messages)
+    assert not any("style guide" in text_of(message) for message in session.kept)
 
 
 def test_what_is_beside_the_messages_is_counted() -> None:
@@ -130,7 +130,7 @@ def test_a_reply_is_recorded_with_what_it_tells() -> None:
     session = DrivenSession()
     session.prepare([said(RULE)])
     session.record(reply(0, prompt_tokens=900))
-    newest = session.messages[-1]
+    newest = session.kept[-1]
 
     assert session.log.baseline is not None
     assert (session.log.baseline.usage.prompt, newest.created_ms) == (900, 7)
@@ -145,7 +145,7 @@ def test_a_reply_of_nothing_is_refused() -> None:
     with pytest.raises(UsageError, match="pass it as the provider gave it"):
         session.record({"choices": []})
 
-    assert len(session.messages) == 1
+    assert len(session.kept) == 1
 
 
 def test_a_reply_the_list_brought_is_not_recorded_twice() -> None:
@@ -153,10 +153,10 @@ def test_a_reply_the_list_brought_is_not_recorded_twice() -> None:
     session = DrivenSession()
     session.prepare([said(RULE), tool_step(0)[0]])
     session.record(reply(0))
-    assert len(session.messages) == 2
+    assert len(session.kept) == 2
     session.record(reply(1))
 
-    assert len(session.messages) == 3
+    assert len(session.kept) == 3
     assert session.prepare_new(tool_step(1)[1:]).messages[-1] == tool_step(1)[1]
 
 
@@ -174,7 +174,7 @@ def test_a_refused_request_becomes_smaller(overflow: Overflow) -> None:
     assert ready.gauge.upper_tokens < before.gauge.upper_tokens
     assert any(isinstance(event, Compacted) and event.reason == "overflow" for event in ready.events)
     assert any(isinstance(event, Rejected) for event in session.events)
-    assert len(session.messages) == 49
+    assert len(session.kept) == 49
     assert session.prepare(messages).messages == ready.messages
 
 

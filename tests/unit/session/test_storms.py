@@ -126,7 +126,7 @@ class Storm:
         if self.whole:
             assert live == said_so_far[0 if read.checkpoint is None else read.checkpoint.folded :]
         else:
-            stored = Counter(text_of(message).split(":")[0] for message in session.messages)
+            stored = Counter(text_of(message).split(":")[0] for message in session.kept)
             assert {name: stored[name] for name in said_so_far} == dict.fromkeys(said_so_far, 1)
         if self.processes == [session] and tried(
             lambda: session.prepare(self.messages) if self.whole else session.prepare_new([])
