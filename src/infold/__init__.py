@@ -107,8 +107,8 @@ if TYPE_CHECKING:
     from infold.session.report import Ready, Report, RequestReport
     from infold.session.session import Session
     from infold.session.settings import SessionSettings
-    from infold.session.stored import filter_compacted
     from infold.settings import read_settings
+    from infold.transcripts.opencode import filter_compacted
     from infold.wiring import open_store
     from infold.wrapper.wrap import wrap
 
@@ -263,8 +263,8 @@ _NAMES = {
     "infold.session.report": "Ready Report RequestReport",
     "infold.session.session": "Session",
     "infold.session.settings": "SessionSettings",
-    "infold.session.stored": "filter_compacted",
     "infold.settings": "read_settings",
+    "infold.transcripts.opencode": "filter_compacted",
     "infold.wiring": "open_store",
     "infold.wrapper.wrap": "wrap",
 }

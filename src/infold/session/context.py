@@ -24,10 +24,10 @@ from infold.core.messages import (
 )
 from infold.core.plan import Stuck
 from infold.errors import PolicyError, WindowExceeded
-from infold.formats.codec import ReportedMiss
+from infold.formats.codec import ReportedMiss, marked_seconds
 from infold.formats.registry import OPENAI_RESPONSES
 from infold.session.counting import count_overhead
-from infold.session.settings import ResolvedSettings
+from infold.session.settings import ResolvedSettings, require_int
 
 HOUR_SECONDS = 3_600
 
@@ -50,6 +50,13 @@ class RequestExtras(NamedTuple):
     output_tokens: int = 0
     cache_seconds: int = 0
     edited_from_tokens: int | None = None
+
+    def checked(self, messages: object) -> "RequestExtras":
+        """Return them with how long the cache keeps the request as it is marked; raise `UsageError` for a wrong number."""
+        require_int("edited_from_tokens", self.edited_from_tokens or 0)
+        require_int("output_tokens", self.output_tokens)
+        stated = require_int("cache_seconds", self.cache_seconds)
+        return self._replace(cache_seconds=stated or marked_seconds(messages, self.system, self.tools))
 
 
 NO_EXTRAS = RequestExtras()

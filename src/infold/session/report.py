@@ -108,15 +108,17 @@ class Report(Struct, frozen=True):
 class RequestReport(Struct, frozen=True):
     """What a session did for one request, and what fills the request.
 
-    `tokens_after` is what is sent, system prompt and tools included, as the policy counts it; `upper_tokens` the most it can be;
-    `limit_tokens` the most it may be, 0 if the window has no limit. `sent` are the messages as infold has them.
+    `tokens_after` is what is sent, system prompt and tools included; `upper_tokens` the most it can be; `limit_tokens` the most
+    it may be, 0 if the window has no limit. `is_exact`: the policy counts by the model's own tokeniser. `sent` are the messages
+    as infold has them.
     """
 
     policy: str
     tokens_after: int
     upper_tokens: int
     limit_tokens: int
-    counting: Counting
+    is_exact: bool
+    ruler: Ruler
     events: tuple[Event, ...]
     model: Lookup | None
     sent: tuple[Message, ...]
@@ -131,14 +133,13 @@ class RequestReport(Struct, frozen=True):
     @property
     def after(self) -> dict[str, int]:
         """What fills the request, by category, system prompt and tools included."""
-        ruler = self.counting.ruler
         given = (("system", self.system), ("tools", self.tools))
-        beside = {name: measure(extra_text(value), ruler) for name, value in given if value}
-        return with_beside(tokens_by_category(self.sent, ruler), beside)
+        beside = {name: measure(extra_text(value), self.ruler) for name, value in given if value}
+        return with_beside(tokens_by_category(self.sent, self.ruler), beside)
 
     def describe_size(self) -> str:
         """Return how full the window is, in a line."""
-        counted = "counted exactly" if self.counting.is_exact else "estimated"
+        counted = "counted exactly" if self.is_exact else "estimated"
         usable = f"{self.limit_tokens:,} usable" if self.limit_tokens else "a window without limit"
         return f"{self.policy}: {self.tokens_after:,} tokens ({counted}), at most {self.upper_tokens:,} of {usable}"
 

@@ -47,7 +47,7 @@ from infold.core.policy import Policy
 from infold.core.summary_request import SummaryRequest
 from infold.core.view import answered_as_interrupted, view
 from infold.errors import HistoryChanged, SummaryFailed, UsageError
-from infold.formats.codec import marked_seconds, reported_miss
+from infold.formats.codec import reported_miss
 from infold.formats.harness_text import marks_of
 from infold.formats.registry import is_ambiguous
 from infold.formats.requests import native_betas
@@ -83,7 +83,6 @@ from infold.session.settings import (
     SessionKeywords,
     SessionSettings,
     check_store,
-    require_int,
     require_str,
     settings_with,
     wire_format,
@@ -215,7 +214,9 @@ class Session(StoredHistory):
     @property
     def tokens(self) -> int:
         """How many tokens the view has now, system prompt and tools of the newest request included."""
-        return gauge(self.log, self._context.plan_inputs(self.log)).count_tokens
+        inputs = self._context.plan_inputs(self.log)
+        is_reported = inputs.policy.compares_usage  # then the count is that of the last reply, and 0 before it
+        return estimated_tokens(self.log, inputs) if is_reported else gauge(self.log, inputs).count_tokens
 
     @property
     def policy(self) -> Policy:
@@ -253,10 +254,7 @@ class Session(StoredHistory):
         The list must begin with what was folded; a change there raises `HistoryChanged`. What changed after that is taken back
         and replaced.
         """
-        require_int("edited_from_tokens", edited_from_tokens or 0)
-        require_int("output_tokens", output_tokens)
-        cache_seconds = require_int("cache_seconds", cache_seconds) or marked_seconds(messages, system, tools)
-        extras = RequestExtras(system, tools, output_tokens, cache_seconds, edited_from_tokens)
+        extras = RequestExtras(system, tools, output_tokens, cache_seconds, edited_from_tokens).checked(messages)
         with self._operation():
             history = self._follow(messages, extras)
 
@@ -282,10 +280,7 @@ class Session(StoredHistory):
 
         Those of a request that failed after they were stored may be given again; they are stored once.
         """
-        require_int("edited_from_tokens", edited_from_tokens or 0)
-        require_int("output_tokens", output_tokens)
-        cache_seconds = require_int("cache_seconds", cache_seconds) or marked_seconds(messages, system, tools)
-        extras = RequestExtras(system, tools, output_tokens, cache_seconds, edited_from_tokens)
+        extras = RequestExtras(system, tools, output_tokens, cache_seconds, edited_from_tokens).checked(messages)
         with self._operation():
             history, failed = self._follow(messages, extras), self._unsent
             if not messages and not self.log.live:  # nothing to send, unless another writer has stored something since
@@ -574,12 +569,14 @@ class Session(StoredHistory):
 
     def _report(self, prepared: Prepared, events: tuple[Event, ...] = ()) -> RequestReport:
         settings, extras = self._settings, self._context.extras or NO_EXTRAS
+        policy, counting = settings.policy, settings.counting
         return RequestReport(
-            settings.policy.name,
-            prepared.gauge.count_tokens,
+            policy.name,
+            self.tokens if policy.compares_usage else prepared.gauge.count_tokens,
             prepared.gauge.upper_tokens,
             prepared.limit_tokens,
-            settings.counting,
+            counting.is_exact and policy.estimate == "features",
+            counting.ruler,
             events,
             settings.known if settings.is_window_assumed else None,
             (*self._context.preamble, *prepared.view),

@@ -4,32 +4,24 @@ Nothing here depends on the view, and nothing is changed. A call reads the store
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TypeVar, get_args
 
 from infold.core.entries import Amendment, Checkpoint, Entry, MessageEntry
-from infold.core.log import Log
 from infold.core.messages import (
     AssistantMessage,
     FilePart,
     Message,
-    SessionId,
     is_from_caller,
     is_genuine_user,
     text_of,
 )
 from infold.core.policy import Ruler
-from infold.core.view import filter_compacted as messages_after_fold
 from infold.errors import StoreConflict, UsageError
-from infold.formats.codec import as_dict
 from infold.ports import FileDiff, FullStore, MediaStore, SessionKey
 from infold.session.media import Medium, digests_in
 from infold.session.recall import files_at, recall, recall_media
 from infold.session.settings import require_int, require_str
 from infold.session.titles import SESSION, message_title, title_of, titles_of
-from infold.transcripts.opencode import read_messages
 from infold.wiring import session_diffs
-
-Item = TypeVar("Item")
 
 CHILD_MARK = ":"
 """Between the id of a session and the name of a session that it has started."""
@@ -134,23 +126,6 @@ def standing_messages(newest_first: Iterable[tuple[int, Entry]]) -> list[Message
         elif isinstance(entry, MessageEntry) and (amended is None or sequence < amended):
             standing.append(entry.message)
     return standing[::-1]
-
-
-def filter_compacted(messages: Iterable[Item]) -> list[Item]:
-    """Return what a compaction that is written as messages has left to send: from its request on, and the tail that it kept.
-
-    `messages` are infold's own (`infold.core.messages`) or as OpenCode exports them (`{info, parts}`), oldest first; the given
-    objects are returned. A request counts once an assistant message with `summary` has answered it and ended without an error.
-    Without one, all are returned. Raise `BrokenInput` for other values.
-    """
-    given = list(messages)
-    own = [item for item in given if isinstance(item, get_args(Message))]
-    read = own if len(own) == len(given) else read_messages(given)
-    ids = [item.id for item in own] if read is own else [str(as_dict(item)["info"]["id"]) for item in given]
-    items = dict(zip(ids, given, strict=True))
-    log = Log(SessionId("filter")).extend(MessageEntry(message) for message in read)
-    kept = dict.fromkeys(message.id.removesuffix("-results") for message in messages_after_fold(log))
-    return [items[name] for name in kept if name in items]
 
 
 def copy_session(store: FullStore, key: SessionKey, to: SessionKey, *, before: int | None = None) -> None:

@@ -5,11 +5,13 @@ message of several steps (older versions) is taken apart at each step, since a c
 model goes on.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar, get_args
 
 from msgspec.structs import replace
 
+from infold.core.entries import MessageEntry
+from infold.core.log import Log
 from infold.core.messages import (
     AssistantMessage,
     CompactionPart,
@@ -19,6 +21,7 @@ from infold.core.messages import (
     ModelRef,
     Part,
     ResultStatus,
+    SessionId,
     StepFinishPart,
     StepStartPart,
     TextPart,
@@ -28,8 +31,9 @@ from infold.core.messages import (
     UserMessage,
     WorkPath,
 )
+from infold.core.view import filter_compacted as messages_after_fold
 from infold.errors import BrokenInput
-from infold.formats.codec import finish_named
+from infold.formats.codec import as_dict, finish_named
 from infold.transcripts.record import Issues, RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source
 from infold.transcripts.values import (
@@ -48,6 +52,8 @@ from infold.transcripts.values import (
     time_ms,
     user_blocks,
 )
+
+Item = TypeVar("Item")
 
 
 def recognises(head: Head) -> bool:
@@ -75,6 +81,23 @@ def read(source: Source) -> list[RecordedSession]:
         if isinstance(title, str) and title:
             titles[MessageId(string(about, "id"))] = title
     return [replace(session, title=string(info, "title"), titles=titles) for session in draft.sessions()]
+
+
+def filter_compacted(messages: Iterable[Item]) -> list[Item]:
+    """Return what a compaction that is written as messages has left to send: from its request on, and the tail that it kept.
+
+    `messages` are infold's own (`infold.core.messages`) or as OpenCode exports them (`{info, parts}`), oldest first; the given
+    objects are returned. A request counts once an assistant message with `summary` has answered it and ended without an error.
+    Without one, all are returned. Raise `BrokenInput` for other values.
+    """
+    given = list(messages)
+    own = [item for item in given if isinstance(item, get_args(Message))]
+    read = own if len(own) == len(given) else read_messages(given)
+    ids = [item.id for item in own] if read is own else [str(as_dict(item)["info"]["id"]) for item in given]
+    items = dict(zip(ids, given, strict=True))
+    log = Log(SessionId("filter")).extend(MessageEntry(message) for message in read)
+    kept = dict.fromkeys(message.id.removesuffix("-results") for message in messages_after_fold(log))
+    return [items[name] for name in kept if name in items]
 
 
 def read_messages(messages: Sequence[object]) -> tuple[Message, ...]:
