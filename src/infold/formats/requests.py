@@ -28,6 +28,13 @@ _THREAD = "/threads/"
 _COUNTING = "/count-tokens:rawPredict"
 """End of the path by which Vertex counts the tokens of a request."""
 
+_COUNTED = {
+    "/messages/count_tokens": "/messages",
+    "/responses/input_tokens": "/responses",
+    ":countTokens": ":generateContent",
+}
+"""Ends of the paths by which providers count the tokens of a request, and of those that the request itself is sent to."""
+
 _UNSTREAMED = {
     ":streamGenerateContent": ":generateContent",
     ":streamRawPredict": ":rawPredict",
@@ -103,6 +110,13 @@ def format_of_path(path: str) -> WireFormat | None:
     bare = path.split("?", 1)[0].rstrip("/")
     wire = next((wire for wire in FORMATS if bare.endswith(wire.path_endings)), None)
     return None if wire is ANTHROPIC_MESSAGES and (_THREAD in bare or bare.endswith(_COUNTING)) else wire
+
+
+def counted_path(path: str) -> str:
+    """Return the path of the requests whose tokens this one counts; empty for other paths."""
+    bare = path.split("?", 1)[0].rstrip("/")
+    ending = next((one for one in _COUNTED if bare.endswith(one)), "")
+    return bare.removesuffix(ending) + _COUNTED[ending] if ending else ""
 
 
 def model_in_path(path: str) -> str:

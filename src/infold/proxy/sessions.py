@@ -35,7 +35,7 @@ from infold.core.messages import (
 )
 from infold.errors import HistoryChanged, StoreBroken, StoreError
 from infold.formats.overflow import Overflow
-from infold.formats.requests import ProviderRequest
+from infold.formats.requests import ProviderRequest, native_betas
 from infold.ports import FullStore
 from infold.proxy.managed_request import (
     LEAST_SUMMARISER_TOKENS,
@@ -152,6 +152,13 @@ class RecentlyUsed(Generic[Value]):
                 del self._open[key]
 
 
+class CountedRequest(Struct, frozen=True):
+    """The body of a request to count, as the request itself would be sent, and the betas that it needs."""
+
+    content: bytes
+    betas: tuple[str, ...] = ()
+
+
 class SessionPool:
     """The sessions of a wrapped client, or of a gateway's tenant; may be used from any thread, and blocks.
 
@@ -227,6 +234,19 @@ class SessionPool:
         managed.store_error = error
         return managed
 
+    def counted(self, parsed: ParsedRequest) -> "CountedRequest":
+        """Return what would be sent for a request whose tokens the caller has counted; nothing is stored or compacted for it."""
+        settings = with_own_summariser(settings_for(self._settings, parsed.asked))
+        session = (
+            None if parsed.session_name is None else self._find_known(parsed, partial(self._open_stored, settings))
+        )
+        if session is None:
+            return CountedRequest(parsed.raw)
+        items = session.view(parsed.history.decoded)
+        return CountedRequest(
+            parsed.with_messages(items), native_betas(parsed.asked.wire) if session.log.native else ()
+        )
+
     def close(self) -> None:
         """Cancel the summaries that are written in the background."""
         for session in self._sessions.all():
@@ -300,6 +320,19 @@ class SessionPool:
             if match is not None and match.is_continuation and match.is_better_than(best_match):
                 best, best_match = session, match
         return session if best is None else best
+
+    def _find_known(self, parsed: ParsedRequest, open_session: _OpenSession) -> Session | None:
+        """Return the session that a history continues, if there is one; none is claimed."""
+        best: Session | None = None
+        best_match: Match | None = None
+        for session_id in fork_ids(parsed.session_name or UNNAMED, parsed.history):
+            session = open_session(session_id)
+            match = match_history(parsed.history, session.log) if session.log.next_sequence else None
+            if match is not None and match.is_continuation and match.is_better_than(best_match):
+                best, best_match = session, match
+            if session.log.next_sequence == 0 or (match is not None and match.is_exact):
+                break
+        return best
 
     def _claim(self, session_id: str, history: IncomingHistory) -> bool:
         """Claim an empty session for a history, until its request is prepared; return whether no other history has."""

@@ -205,8 +205,8 @@ class AsyncSession:
     async def recall(self, query: str, *, budget_tokens: int = 2_000) -> str:
         return await _in_thread(self._session.recall, query, budget_tokens=budget_tokens)
 
-    async def view(self) -> list[Any]:
-        return await self._run(self._session.view)
+    async def view(self, messages: Sequence[object] | DecodedHistory | None = None) -> list[Any]:
+        return await self._run(self._session.view, messages)
 
     async def messages(self) -> list[Any]:
         return await self._run(self._session.messages)

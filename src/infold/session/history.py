@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.core.entries import Checkpoint, handle_of
+from infold.core.entries import Amendment, Checkpoint, MessageEntry, handle_of
 from infold.core.log import Log, indices_within
 from infold.core.logged_message import LoggedMessage, prune_part
 from infold.core.messages import (
@@ -30,7 +30,8 @@ from infold.core.messages import (
     results_of,
     text_of,
 )
-from infold.core.view import REQUEST_TEXT
+from infold.core.policy import SummaryPolicy
+from infold.core.view import REQUEST_TEXT, view
 from infold.errors import BrokenInput, HistoryChanged, UsageError
 from infold.formats.codec import (
     Decoded,
@@ -183,13 +184,13 @@ class History:
             whole = self._without_fold(whole)
         return replace(self._match_extended(whole, log) or self._match_whole(whole, log), listed=listed)
 
-    def remember_fold(self, view: Sequence[Message], log: Log) -> None:
+    def remember_fold(self, shown: Sequence[Message], log: Log) -> None:
         """Remember how a view shows the newest fold, to recognise it in a list that brings it back."""
         checkpoint, number = log.checkpoint, log.checkpoint_sequence
         if checkpoint is None or number in self._folds or log.native or not checkpoint.text:
             return
         live = {placed.message.id for placed in log.live}
-        texts = tuple(text_of(message).strip() for message in takewhile(lambda one: one.id not in live, view))
+        texts = tuple(text_of(message).strip() for message in takewhile(lambda one: one.id not in live, shown))
         self._folds[number] = OwnFold(texts, checkpoint.folded, checkpoint.fingerprint, checkpoint.outline)
 
     def adopt(self, match: HistoryMatch) -> None:
@@ -381,6 +382,20 @@ class History:
         kept = [n for n, message in enumerate(self.decoded.messages) if message.id in live]
         messages = tuple(self.decoded.messages[n] for n in kept)
         return replace(self.decoded, messages=messages, sources=tuple(self.decoded.sources[n] for n in kept))
+
+
+def encode_ahead(
+    history: History, messages: Sequence[object] | DecodedHistory, log: Log, summary: SummaryPolicy
+) -> list[Any]:
+    """Return what would be sent for a whole list if nothing more were compacted; `history` is a new one, only for this.
+
+    Raise `HistoryChanged` if the list belongs to another session.
+    """
+    match = history.match(messages, log)
+    history.adopt(match)
+    taken_back = () if match.amended is None else (Amendment(match.amended),)
+    grown = log.extend((*taken_back, *map(MessageEntry, match.new)))
+    return history.encode(view(grown, summary, brought=True), grown).items
 
 
 def renumber(messages: Sequence[Message], log: Log) -> tuple[Message, ...]:

@@ -71,6 +71,7 @@ from infold.session.history import (
     DecodedHistory,
     History,
     HistoryMatch,
+    encode_ahead,
     ends_with,
     is_stored_reply,
     renumber,
@@ -377,8 +378,7 @@ class Session(StoredHistory):
             self._started_history("requesting a compaction")
             part, now_ms = CompactionPart("", auto), self._now_ms()
             self._append(lambda log: () if log.pending else (MessageEntry(request_message(log, part, now_ms)),))
-            assert self.log.pending is not None
-            return self.log.pending.id
+            return "" if self.log.pending is None else self.log.pending.id
 
     def run_compaction(self) -> Literal["continue", "stop"]:
         """Carry out the compaction that was requested; raise `UsageError` if none was.
@@ -466,9 +466,14 @@ class Session(StoredHistory):
 
     # The session as it is.
 
-    def view(self) -> list[Any]:
-        """Return the messages that would be sent now, in the caller's shape; changes nothing."""
+    def view(self, messages: Sequence[object] | DecodedHistory | None = None) -> list[Any]:
+        """Return the messages that would be sent now, or for a whole list if it needs no compaction; changes nothing.
+
+        Raise `HistoryChanged` if the list belongs to another session.
+        """
         with self._operation():
+            if messages is not None:
+                return encode_ahead(self._new_history(messages), messages, self.log, self._settings.policy.summary)
             history = self._started_history("looking at the view")
             shown = view(self.log, self._settings.policy.summary, brought=history.is_whole)
             return history.encode(self._with_media(history, shown), self.log).items
@@ -568,15 +573,14 @@ class Session(StoredHistory):
         return self._retry(attempt)
 
     def _report(self, prepared: Prepared, events: tuple[Event, ...] = ()) -> RequestReport:
-        settings, extras = self._settings, self._context.extras or NO_EXTRAS
-        policy, counting = settings.policy, settings.counting
+        settings, policy, extras = self._settings, self._settings.policy, self._context.extras or NO_EXTRAS
         return RequestReport(
             policy.name,
             self.tokens if policy.compares_usage else prepared.gauge.count_tokens,
             prepared.gauge.upper_tokens,
             prepared.limit_tokens,
-            counting.is_exact and policy.estimate == "features",
-            counting.ruler,
+            settings.counting.is_exact and policy.estimate == "features",
+            settings.counting.ruler,
             events,
             settings.known if settings.is_window_assumed else None,
             (*self._context.preamble, *prepared.view),

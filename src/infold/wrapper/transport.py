@@ -23,6 +23,7 @@ from infold.formats.requests import (
     ProviderRequest,
     Unmanaged,
     add_betas,
+    counted_path,
     format_of_path,
     unstreamed_path,
 )
@@ -134,6 +135,9 @@ class _Relay(Generic[Inner]):
 
     async def _handle(self, request: httpx2.Request, calls: "_Calls") -> httpx2.Response:
         headers = _take_session_header(request, self._session)
+        counted = counted_path(request.url.path) if request.method == "POST" else ""
+        if counted:
+            return await calls.send(await self._as_sent(request, counted, headers, calls))
         if request.method != "POST" or format_of_path(request.url.path) is None:
             return await calls.send(request)
         content = await calls.read_request(request)
@@ -150,6 +154,21 @@ class _Relay(Generic[Inner]):
             await reply.discard()
             reply = await self._send(_as_another_request(request, managed.content), managed, calls)
         return await reply.response()
+
+    async def _as_sent(
+        self, request: httpx2.Request, path: str, headers: dict[str, str], calls: "_Calls"
+    ) -> httpx2.Request:
+        """Return a request that counts the tokens of what would be sent to that path, instead of the caller's whole list."""
+        content = await calls.read_request(request)
+        with self._failing_open(None):
+            parsed = parse_request(path, headers, content, host=request.url.netloc.decode("ascii"))
+            if isinstance(parsed, ParsedRequest):
+                shown = await calls.prepare(partial(self._pool.counted, parsed))
+                if shown.content != content:
+                    request = _with_body(request, shown.content)
+                    if shown.betas:
+                        request.headers[BETA_HEADER] = add_betas(request.headers.get(BETA_HEADER, ""), shown.betas)
+        return request
 
     async def _begin(
         self, request: httpx2.Request, headers: dict[str, str], content: bytes, calls: "_Calls"

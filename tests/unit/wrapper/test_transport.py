@@ -113,6 +113,54 @@ def test_other_paths_are_relayed() -> None:
     assert wire.failures == []
 
 
+COUNTING: list[tuple[str, str, str, str]] = [
+    ("/v1/messages", "/v1/messages/count_tokens", "messages", "input_tokens"),
+    ("/v1/responses", "/v1/responses/input_tokens", "input", "input_tokens"),
+    ("/v1beta/models/m:generateContent", "/v1beta/models/m:countTokens", "contents", "totalTokens"),
+]
+
+
+def shaped(items: Sequence[Item], field: str) -> list[Item]:
+    """Return messages as the format with that field has them."""
+    if field != "contents":
+        return [*items]
+    roles = {"user": "user", "assistant": "model"}
+    return [{"role": roles[item["role"]], "parts": [{"text": item["content"]}]} for item in items]
+
+
+@pytest.mark.parametrize(
+    ("sent_to", "counted_at", "field", "counts"), COUNTING, ids=["anthropic", "responses", "gemini"]
+)
+def test_what_would_be_sent_is_counted(sent_to: str, counted_at: str, field: str, counts: str) -> None:
+    """B23: a request that counts tokens counts the view of its session and what is new, and leaves the session as it is."""
+    store, items, asked = MemoryStore(), shaped(long_list(30), field), shaped(said("And now?"), field)
+    begun = shaped([*said("Another talk"), {"role": "assistant", "content": "Yes."}], field)
+    with wired(lambda _: Say(), store=store, settings=SessionSettings(window=8_000), window=8_000) as wire:
+        body = {"model": "some-model", "max_tokens": 100, field: items}
+        assert wire.client.post(sent_to, json=body, headers=NAMED).status_code == 200
+        (key,) = (one.key for one in store.sessions(""))
+        entries = next(store.newest_first(key))
+        question = {"model": "some-model", field: [*items, *asked]}
+        shown = wire.client.post(counted_at, json=question, headers=NAMED).json()[counts]
+        other = {"model": "some-model", field: [*begun, *items]}
+        whole = wire.client.post(counted_at, json=other, headers=NAMED).json()[counts]
+        counted = wire.server.requests[-2].body[field]
+
+    assert shown < 8_000 < whole
+    assert counted[-1] == asked[0]
+    assert next(store.newest_first(key)) == entries
+    assert wire.failures == []
+
+
+def test_a_list_that_cannot_be_read_is_counted_as_it_is() -> None:
+    """B23: counting fails open too."""
+    with wired(in_turn(Say())) as wire:
+        wire.client.post("/v1/messages/count_tokens", content=b"no json", headers=NAMED)
+
+    assert wire.server.requests == [] or wire.server.requests[-1].body is not None
+    assert [problem_of(event) for event in wire.failures] == ["MalformedError"]
+
+
 def test_uploads_are_not_read_into_memory() -> None:
     """A body that is sent piece by piece to another path stays so."""
     read: list[int] = []
