@@ -61,7 +61,6 @@ if TYPE_CHECKING:
         tokens,
     )
     from infold.core.summary_request import Additions, SummaryRequest
-    from infold.core.tokens import estimate
     from infold.errors import (
         BrokenInput,
         DuplicateId,
@@ -102,7 +101,7 @@ if TYPE_CHECKING:
     from infold.ports import CompactionContext, FileDiff, KeepFrom, SessionKey, Supply, Veto
     from infold.session.async_session import AsyncSession
     from infold.session.compaction import Preview
-    from infold.session.fit import Fitted, fit, is_overflow, prune
+    from infold.session.fit import Fitted, estimate, fit, is_overflow, prune
     from infold.session.process_settings import plugins_from, settings_from
     from infold.session.report import Ready, Report, RequestReport
     from infold.session.session import Session
@@ -244,7 +243,6 @@ _NAMES = {
     ),
     "infold.core.policy": "Amount Policy PrunePolicy SummaryPolicy TailPolicy preset remaining share tokens",
     "infold.core.summary_request": "Additions SummaryRequest",
-    "infold.core.tokens": "estimate",
     "infold.errors": (
         "BrokenInput DuplicateId FormatError HistoryChanged IllegalCut InfoldError KeyRefused LogError "
         "ModelBusy ModelError ModelOverflow ModelUnreachable OrphanResult PolicyError RequestRefused "
@@ -258,7 +256,7 @@ _NAMES = {
     "infold.ports": "CompactionContext FileDiff KeepFrom SessionKey Supply Veto",
     "infold.session.async_session": "AsyncSession",
     "infold.session.compaction": "Preview",
-    "infold.session.fit": "Fitted fit is_overflow prune",
+    "infold.session.fit": "Fitted estimate fit is_overflow prune",
     "infold.session.process_settings": "plugins_from settings_from",
     "infold.session.report": "Ready Report RequestReport",
     "infold.session.session": "Session",

@@ -9,7 +9,7 @@ import os
 from collections import OrderedDict
 from collections.abc import Hashable, Mapping, Sequence
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from msgspec import Struct, ValidationError, convert
 from msgspec.structs import replace
@@ -24,13 +24,14 @@ from infold.core.log import Log
 from infold.core.logged_message import Rendering
 from infold.core.messages import Message, SessionId, Usage
 from infold.core.plan import Stuck
-from infold.core.policy import Policy
+from infold.core.policy import EstimateRule, Policy
+from infold.core.tokens import estimate as tokens_by_rule
 from infold.core.tokens import measure
 from infold.core.view import view
-from infold.errors import BrokenInput, UsageError, kind_of
+from infold.errors import BrokenInput, UsageError, did_you_mean, kind_of
 from infold.formats.codec import Decoded, MalformedError, as_dict, dict_or_empty
 from infold.formats.harness_text import mark_foreign, marks_of
-from infold.formats.registry import OPENAI_CHAT, WireFormat, edited_positions, format_of_reply
+from infold.formats.registry import FORMATS, OPENAI_CHAT, WireFormat, edited_positions, format_of_reply
 from infold.session.context import window_exceeded
 from infold.session.counting import count_overhead, extra_text, split_preamble
 from infold.session.report import Report
@@ -39,6 +40,7 @@ from infold.session.settings import (
     check_prices,
     check_settings,
     checks_keywords,
+    require_str,
     resolve_policy,
     resolve_settings,
     wire_format,
@@ -175,6 +177,17 @@ def _encode(wire: WireFormat, messages: Sequence[object], decoded: Decoded, repo
 # The steps of a compaction, one by one.
 
 
+def estimate(text: str, rule: EstimateRule = "features") -> int:
+    """Return the tokens of a text by infold's own estimate, or by the documents': a quarter of its length, `round` or `ceil`.
+
+    Raise `UsageError` for a rule of another name, or for something else than text.
+    """
+    if rule not in get_args(EstimateRule):
+        advice = did_you_mean(str(rule), get_args(EstimateRule)) or "give 'features', 'round' or 'ceil'"
+        raise UsageError(f"the rule is {rule!r}; {advice}")
+    return tokens_by_rule(require_str("text", text, example="hello"), rule)
+
+
 @checks_keywords
 def is_overflow(
     usage: object,
@@ -249,12 +262,21 @@ def _read_usage(usage: object) -> Usage:
             cache = dict_or_empty(stated.get("cache"))
             named = {"cache_read": cache.get("read", 0), "cache_write": cache.get("write", 0), "total": None, **stated}
             return convert({name: named[name] for name in Usage.__struct_fields__ if name in named}, Usage)
-        found = format_of_reply(usage, OPENAI_CHAT).usage(usage)
+        found = format_of_reply(usage, OPENAI_CHAT).usage(usage) or _usage_alone(stated)
     except (BrokenInput, MalformedError, ValidationError) as error:
         raise UsageError(f"the usage is {kind_of(usage)} that cannot be read ({error}); {_USAGE_ADVICE}") from error
     if found is None:
         raise UsageError(f"the usage is {kind_of(usage)} without tokens; {_USAGE_ADVICE}")
     return found
+
+
+def _usage_alone(stated: Mapping[str, Any]) -> Usage | None:
+    """Return the usage of a reply that was given without the reply; `None` if no provider writes it so.
+
+    Of two providers that use the same names, one counts the cache apart; its reading is the larger.
+    """
+    read = (wire.usage({field: stated}) for wire in FORMATS for field in ("usage", "usageMetadata"))
+    return max((one for one in read if one is not None and one.context), key=lambda one: one.context, default=None)
 
 
 _USAGE_ADVICE = "give a provider's reply, infold.Usage(input=…, output=…), or a number of tokens"

@@ -214,7 +214,7 @@ class SessionReport(Struct, frozen=True):
 
 def describe_contents(after: Mapping[str, int]) -> str:
     """Return what fills a request in one line."""
-    return "contents: " + ", ".join(f"{category} {count:,}" for category, count in after.items())
+    return "contents: " + (", ".join(f"{category} {count:,}" for category, count in after.items()) or "none")
 
 
 def _describe_window(model: Lookup | None) -> Iterator[str]:

@@ -88,7 +88,7 @@ from infold.session.settings import (
     settings_with,
     wire_format,
 )
-from infold.session.stored import CHILD_MARK, StoredHistory, copy_session
+from infold.session.stored import StoredHistory, child_id, copy_session
 from infold.session.summariser import Callbacks, check_not_summarising, check_sync, overflow_from_error, summarising_for
 from infold.session.summary import (
     PreparedSummary,
@@ -474,15 +474,15 @@ class Session(StoredHistory):
         with self._operation():
             if messages is not None:
                 return encode_ahead(self._new_history(messages), messages, self.log, self._settings.policy.summary)
-            history = self._started_history("looking at the view")
+            history = self._started_history("looking at it") if self.log.next_sequence else self._new_history(())
             shown = view(self.log, self._settings.policy.summary, brought=history.is_whole)
             return history.encode(self._with_media(history, shown), self.log).items
 
     def messages(self) -> list[Any]:
         """Return all messages of the session in the caller's shape, folded ones included; those taken back are not."""
         with self._operation():
-            history = self._started_history("reading the messages")
             stored = self.stored_messages()
+            history = self._started_history("reading the messages") if stored else self._new_history(())
             filled = with_stored_media(stored, history.without_source(stored), self._writer.read_media)
             return history.encode(filled, self.log).items
 
@@ -515,7 +515,7 @@ class Session(StoredHistory):
 
         Its id is `<id>:<name>`; the same name opens the same session again. `result` is what to give back to this one.
         """
-        session_id = f"{self.id}{CHILD_MARK}{require_str('name', name, example='review')}"
+        session_id = child_id(self.id, name)
         settings = settings_with(settings or self._given_settings, keywords, "child()")
         return Session(self._store, session_id, settings, tenant=self._key.tenant, callbacks=callbacks)
 

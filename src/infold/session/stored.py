@@ -29,6 +29,13 @@ CHILD_MARK = ":"
 RESULT_TOKENS = 2_000
 
 
+def child_id(parent: str, name: str) -> str:
+    """Return the id of the session that works for another under a name; raise `UsageError` if the name is empty."""
+    if not require_str("name", name, example="review").strip():
+        raise UsageError("the name of the child is empty; give text, such as 'review'")
+    return f"{parent}{CHILD_MARK}{name}"
+
+
 class StoredHistory:
     """What a store has of one session; the session sets the store, its key and the rule that measures what is read back."""
 
@@ -47,7 +54,7 @@ class StoredHistory:
 
     def cost(self) -> float:
         """Return what the session has cost so far in US dollars: its replies and summaries, as far as prices are known."""
-        return sum(_cost_of(entry) for _, entry in self._entries())
+        return sum((_cost_of(entry) for _, entry in self._entries()), 0.0)
 
     def titles(self) -> dict[str, str]:
         """Return the title of each user message by its id, and that of the session under an empty id.
@@ -83,7 +90,8 @@ class StoredHistory:
 
         For a session that works for another one, this is what its parent is given as the result of a tool call.
         """
-        require_int("budget_tokens", budget_tokens)
+        if require_int("budget_tokens", budget_tokens) < 1:
+            raise UsageError(f"budget_tokens is {budget_tokens}; give a whole number from 1 on")
         messages = self.stored_messages()
         closing = f"[{self.id}: {len(messages):,} messages, stored under this id]"
         numbered = ((number, entry) for number, entry in self._entries() if isinstance(entry, MessageEntry))
@@ -95,7 +103,7 @@ class StoredHistory:
         return f"{shown.partition(chr(10))[2]}\n{closing}"
 
     def children(self) -> tuple[str, ...]:
-        """Return the ids of the sessions that this one has started, the last changed first."""
+        """Return the ids of the sessions that this one and its children have started, the last changed first."""
         beginning = f"{self.id}{CHILD_MARK}"
         listed = (one.key.session_id for one in self._store.sessions(self._key.tenant))
         return tuple(name for name in listed if name.startswith(beginning))
@@ -130,7 +138,8 @@ def standing_messages(newest_first: Iterable[tuple[int, Entry]]) -> list[Message
 
 def copy_session(store: FullStore, key: SessionKey, to: SessionKey, *, before: int | None = None) -> None:
     """Copy a session with all that it holds, up to an entry, under another id; raise `UsageError` if that id is taken."""
-    entries = [entry for _, entry in store.newest_first(key, before=before)][::-1]
+    end = None if before is None else max(0, require_int("before", before))
+    entries = [entry for _, entry in store.newest_first(key, before=end)][::-1]
     try:
         _copy_media(store, key, to, entries)
         store.append(to, entries, expected=0)

@@ -32,7 +32,7 @@ from infold.core.messages import (
     WorkPath,
 )
 from infold.core.view import filter_compacted as messages_after_fold
-from infold.errors import BrokenInput
+from infold.errors import BrokenInput, kind_of
 from infold.formats.codec import as_dict, finish_named
 from infold.transcripts.record import Issues, RecordedSession, SessionDraft
 from infold.transcripts.source import Head, Source
@@ -90,6 +90,8 @@ def filter_compacted(messages: Iterable[Item]) -> list[Item]:
     objects are returned. A request counts once an assistant message with `summary` has answered it and ended without an error.
     Without one, all are returned. Raise `BrokenInput` for other values.
     """
+    if not isinstance(messages, Iterable):
+        raise BrokenInput("opencode", f"the messages are {kind_of(messages)}", remedy="give a list of messages")
     given = list(messages)
     own = [item for item in given if isinstance(item, get_args(Message))]
     read = own if len(own) == len(given) else read_messages(given)

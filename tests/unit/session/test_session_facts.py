@@ -163,6 +163,18 @@ def test_a_child_works_for_its_parent() -> None:
     assert parent.child("review").messages() == child.messages()
 
 
+def test_wrong_names_and_numbers_are_refused() -> None:
+    """A child needs a name, a result room, and a fork the number of a message."""
+    session = Session("memory", "s", window=8_192)
+    for wrong in (lambda: session.child(" "), lambda: session.result(budget_tokens=0)):
+        with pytest.raises(UsageError, match="give"):
+            wrong()
+    with pytest.raises(UsageError, match="before is 'x'"):
+        session.fork("t", before="x")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="session id is empty"):
+        session.fork("")
+
+
 def test_a_long_result_is_shortened() -> None:
     """A long answer comes back in as many tokens as are allowed, and says how the rest is read."""
     child = Session("memory", "s", window=64_000).child("review")

@@ -79,6 +79,9 @@ def test_overflow_reads_what_providers_report() -> None:
 
     assert is_overflow(chat, window="200k")
     assert is_overflow(anthropic, model="claude-sonnet-4-5")
+    assert is_overflow(reported, model="claude-sonnet-4-5")
+    assert is_overflow({"prompt_tokens": 190_000, "completion_tokens": 9}, model="claude-sonnet-4-5")
+    assert is_overflow({"promptTokenCount": 190_000, "totalTokenCount": 190_009}, model="claude-sonnet-4-5")
     assert is_overflow(Usage(input=190_000), model="claude-sonnet-4-5")
     assert not is_overflow(100_000, model="claude-sonnet-4-5")
 
@@ -109,6 +112,11 @@ def test_estimates_are_the_documents() -> None:
     """S1.7: a quarter of the characters, rounded as each document rounds it."""
     assert [estimate("x" * n, "round") for n in (0, 1, 2, 6, 10)] == [0, 0, 1, 2, 3]
     assert [estimate("x" * n, "ceil") for n in (0, 1, 4, 5)] == [0, 1, 1, 2]
+    assert estimate("How long is this?") == 4
+    with pytest.raises(UsageError, match="did you mean 'round'"):
+        estimate("x", "rund")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="the text is None"):
+        estimate(None)  # type: ignore[arg-type]
 
 
 # Pruning.
@@ -265,6 +273,8 @@ def test_an_export_of_opencode_is_filtered() -> None:
     assert filter_compacted(history[:3]) == history[:3]
     with pytest.raises(BrokenInput, match="give messages as OpenCode exports them"):
         filter_compacted([{"role": "user", "content": "hi"}])
+    with pytest.raises(BrokenInput, match="give a list of messages"):
+        filter_compacted(None)  # type: ignore[arg-type]
 
 
 # Requesting and carrying out.
@@ -335,9 +345,14 @@ def test_a_session_without_messages_has_nothing_to_compact() -> None:
 
     with pytest.raises(UsageError, match="nothing was prepared yet"):
         session.request_compaction()
-    with pytest.raises(UsageError, match="nothing was prepared yet"):
-        session.view()
-    assert session.prune() is None
+    assert (session.view(), session.messages(), session.titles(), session.cost(), session.prune()) == (
+        [],
+        [],
+        {},
+        0.0,
+        None,
+    )
+    assert session.explain().splitlines()[-1] == "contents: none"
 
 
 def test_the_steps_are_awaited() -> None:

@@ -157,7 +157,6 @@ def test_a_list_that_cannot_be_read_is_counted_as_it_is() -> None:
     with wired(in_turn(Say())) as wire:
         wire.client.post("/v1/messages/count_tokens", content=b"no json", headers=NAMED)
 
-    assert wire.server.requests == [] or wire.server.requests[-1].body is not None
     assert [problem_of(event) for event in wire.failures] == ["MalformedError"]
 
 
