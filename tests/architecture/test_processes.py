@@ -4,8 +4,8 @@ import ast
 
 from .sources import Source, modules
 
-STARTERS = {"infold.agent.git", "infold.agent.tools.processes", "infold.models.embedded", "infold.replay.engines"}
-"""Modules that may start a program; a replay starts workers of its own."""
+STARTERS = {"infold.__main__", "infold.agent.git", "infold.agent.tools.processes", "infold.models.embedded", "infold.replay.engines"}
+"""Modules that may start a program; a replay starts workers of its own, the command itself under `uvx` with its packages."""
 
 RUNNERS = {"infold.agent.tools.search", "infold.agent.tools.shell"}
 """Modules that hand a command to `run_process`."""

@@ -1,7 +1,10 @@
 """The command where its packages are, and where they are not."""
 
+import os
 import subprocess
 import sys
+from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
@@ -35,6 +38,46 @@ def test_a_bare_install_says_what_to_install(missing: str) -> None:
 
     assert (status, said.count("\n")) == (1, 1)
     assert "pip install 'infold[cli]'" in said
+
+
+@pytest.mark.parametrize(
+    ("verb", "extra"), [("serve", "server"), ("run", "agent"), ("mcp", "mcp"), ("no such verb", "cli")]
+)
+def test_the_line_names_the_extra_of_the_verb(verb: str, extra: str) -> None:
+    """One install is enough for the verb that was asked for."""
+    assert f"pip install 'infold[{extra}]'" in started("click", arguments=(verb,))[1]
+
+
+def uvx(folder: Path, *arguments: str, **variables: str) -> tuple[int, str]:
+    """The same as `uvx` starts it: without packages, in an environment of its cache, and with its program in `UV`."""
+    program = folder / "uv"
+    program.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    program.chmod(0o755)
+    code = (
+        "import sys; sys.modules['click'] = None; "
+        f"sys.prefix = {str(folder / 'archive-v0' / 'x')!r}; sys.argv[1:] = {list(arguments)!r}; "
+        "__import__('infold.__main__').__main__.main()"
+    )
+    environment = {**os.environ, "UV": str(program), **variables}
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environment)
+    return run.returncode, run.stdout + run.stderr
+
+
+def test_uvx_needs_no_extra_to_be_named(tmp_path: Path) -> None:
+    """`uvx infold demo` goes on with the packages of its extra, from where infold itself was installed."""
+    status, said = uvx(tmp_path, "demo", "--window", "16k")
+    lines = said.splitlines()
+
+    assert (status, lines[:3], lines[4:]) == (0, ["tool", "run", "--from"], ["infold", "demo", "--window", "16k"])
+    assert lines[3].startswith(("infold[cli] @ file://", f"infold[cli]=={version('infold')}"))
+    assert "infold[server]" in uvx(tmp_path, "serve")[1]
+
+
+def test_uvx_is_started_once_more_only(tmp_path: Path) -> None:
+    """If the packages are missing there too, or `UV` names no program, the line is printed."""
+    for variables in ({"INFOLD_STARTED_AGAIN": "1"}, {"UV": "uv"}, {"UV": ""}):
+        status, said = uvx(tmp_path, "demo", **variables)
+        assert (status, said) == (1, "Error: the command needs more packages; run: pip install 'infold[cli]'\n")
 
 
 def test_another_missing_module_is_not_explained_away() -> None:
