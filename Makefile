@@ -8,7 +8,7 @@ SHORT := not corpus and not long
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-all agents frameworks live soak audit check docs format bench clean
+.PHONY: help run demo test test-all agents frameworks wheels replicas live soak audit check docs format bench clean
 
 help:  ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## / — /' | sort
@@ -59,6 +59,14 @@ agents: $(VENV)/.dev  ## Drive real agents through the gateway, below and beyond
 
 frameworks: $(VENV)/.dev  ## Drive each framework with infold in it, newest and oldest version; writes benchmarks/results (FRAMEWORKS=…)
 	$(BIN)/python -m tests.frameworks.run $(FRAMEWORKS)
+	$(BIN)/python docs/agents_table.py --write
+
+wheels: $(VENV)/.dev  ## Install the built wheel with each extra on each Python; writes benchmarks/results (EXTRAS=… ROOTS=… ARGS=…)
+	$(BIN)/python -m tests.packaging.run $(EXTRAS) $(addprefix --root ,$(ROOTS)) $(ARGS)
+	$(BIN)/python docs/agents_table.py --write
+
+replicas: $(VENV)/.dev  ## Kill replicas of the gateway under load, on PostgreSQL; writes benchmarks/results (ARGS=…)
+	$(BIN)/python benchmarks/replicas.py --write $(ARGS)
 	$(BIN)/python docs/agents_table.py --write
 
 live: $(VENV)/.dev  ## Ask real providers whether infold's assumptions hold (your key; PROVIDER=… MODEL=… ARGS=…)
