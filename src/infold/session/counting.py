@@ -7,6 +7,7 @@ it has encoded a known text correctly. The margin says how far the provider's ow
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
+from threading import Lock
 from typing import Protocol
 
 import msgspec
@@ -46,6 +47,10 @@ VOCABULARIES: Mapping[FamilyName, str] = {
 """Families whose vocabulary is public, by the name the tokeniser package gives it."""
 
 
+_LOADING, _LOADED = Lock(), set[str]()
+LONGEST_LOAD_SECONDS = 20.0
+
+
 _PROBE = "tiktoken is great!"
 
 
@@ -82,7 +87,15 @@ def counting_for(family: FamilyName, *, exact: bool = True, scaled: bool = True)
 
     `exact` off keeps to the estimate; `scaled` off leaves it as it is, in o200k tokens, for a policy with a rule of its own.
     """
-    counter = _exact_counter(VOCABULARIES.get(family, "")) if exact else None
+    # Threads that need a vocabulary at once would each load it, for 45 MB and a second of CPU: one loads it, the others wait. The
+    # wait is bounded for a child that was forked while another thread held the lock.
+    locked = family not in _LOADED and _LOADING.acquire(timeout=LONGEST_LOAD_SECONDS)
+    try:
+        counter = _exact_counter(VOCABULARIES.get(family, "")) if exact else None
+        _LOADED.update((family,) if exact else ())
+    finally:
+        if locked:
+            _LOADING.release()
     if counter is not None:
         return Counting(counter, EXACT_MARGIN, is_exact=True)
     known, most = FAMILIES[family], upper_bound(family)

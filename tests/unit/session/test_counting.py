@@ -1,6 +1,8 @@
 """Which way of counting a model gets, and when a tokeniser is believed."""
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
 import pytest
 
@@ -9,6 +11,7 @@ from infold.catalogue import FAMILIES, FamilyName, upper_bound
 from infold.core.budget import LEAST_ESTIMATED
 from infold.core.tokens import estimate, estimate_tokens
 from infold.session.counting import (
+    _LOADED,
     EXACT_MARGIN,
     _exact_counter,
     counting_for,
@@ -172,3 +175,19 @@ def test_each_tool_is_measured(tools: object, names: list[str]) -> None:
 
     assert [schema.name for schema in schemas] == names
     assert all(schema.tokens > 0 for schema in schemas)
+
+
+def test_a_vocabulary_is_loaded_once() -> None:
+    """Threads that ask for it at the same time share one tokeniser: a second would cost its memory again."""
+    _exact_counter.cache_clear()
+    _LOADED.clear()
+    together = Barrier(8)
+
+    def ask(_: int) -> object:
+        together.wait()
+        return counting_for(OPEN[0]).ruler
+
+    with ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(ask, range(8)))
+
+    assert len({id(ruler) for ruler in found}) == 1
