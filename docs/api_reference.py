@@ -13,6 +13,7 @@ import textwrap
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
+from types import UnionType
 from typing import Any, NamedTuple, get_args
 
 from msgspec import Struct
@@ -131,6 +132,8 @@ def _section(group: Group) -> str:
 def _described(name: str) -> str:
     """A name with its signature, its docstring and, of a class, what can be called and read."""
     value = _value(name)
+    if isinstance(value, UnionType):
+        return f"### {name}\n\nOne of {', '.join(f'`{one.__name__}`' for one in get_args(value))}.\n"
     title = value.__name__
     home = "" if hasattr(infold, title) else f"`from {value.__module__} import {title}`\n\n"
     tree = _tree(value)

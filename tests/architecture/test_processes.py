@@ -4,7 +4,13 @@ import ast
 
 from .sources import Source, modules
 
-STARTERS = {"infold.__main__", "infold.agent.git", "infold.agent.tools.processes", "infold.models.embedded", "infold.replay.engines"}
+STARTERS = {
+    "infold.__main__",
+    "infold.agent.git",
+    "infold.agent.tools.processes",
+    "infold.models.embedded",
+    "infold.replay.engines",
+}
 """Modules that may start a program; a replay starts workers of its own, the command itself under `uvx` with its packages."""
 
 RUNNERS = {"infold.agent.tools.search", "infold.agent.tools.shell"}

@@ -26,7 +26,9 @@ from infold.testing import ScriptedServer
 from .run import PROJECT, copy_network_files
 
 DOCKERFILE = PROJECT / "deploy" / "Dockerfile"
-KNOWN = frozenset(["ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "EXPOSE", "FROM", "HEALTHCHECK", "RUN", "USER", "WORKDIR"])
+KNOWN = frozenset(
+    ["ARG", "CMD", "COPY", "ENTRYPOINT", "ENV", "EXPOSE", "FROM", "HEALTHCHECK", "RUN", "USER", "WORKDIR"]
+)
 """The instructions that are carried out here; `ARG` and `EXPOSE` change nothing."""
 
 CHROOT = shutil.which("chroot") or "/usr/sbin/chroot"

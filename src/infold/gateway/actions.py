@@ -65,16 +65,6 @@ class SessionActions:
             return last.window_tokens or None
         return self._sessions.settings_for(last.model).resolve().window.context_tokens
 
-    def usable_of(self, key: SessionKey) -> int | None:
-        """Return how many tokens of the window a request may fill, the reserve for the reply left out; `None` if unknown."""
-        window = self.window_of(key)
-        if window is None:
-            return None
-        settings = replace(self._sessions.settings_for(self._last_model(key).model), window=window)
-        resolved = settings.resolve()
-        budget = budget_for(resolved.window, resolved.policy)
-        return budget.usable_tokens if budget.bounded else None
-
     def working_window_of(self, key: SessionKey) -> int | None:
         """Return the working window set for the model of a session; `None` if none is set."""
         settings = self._sessions.settings_for(self._last_model(key).model)

@@ -64,11 +64,6 @@ class RecordedActions(SessionActions):
         """Return the given window."""
         return self._window_of(key)
 
-    def usable_of(self, key: SessionKey) -> int | None:
-        """Return what the reserve leaves of the given window."""
-        window = self.window_of(key)
-        return None if window is None else window - 1_000
-
     def working_window_of(self, key: SessionKey) -> int | None:
         """Return the given working window."""
         del key

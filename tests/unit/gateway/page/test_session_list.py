@@ -15,7 +15,7 @@ def test_programs_read_the_list_as_json() -> None:
 
     assert got.headers["content-type"] == "application/json"
     assert (one["title"], one["requests"]) == ("Mend the ferry", 1)
-    assert (one["window_tokens"], one["usable_tokens"]) == (8_000, 7_000)
+    assert (one["window_tokens"], one["usable_tokens"]) == (8_000, 7_200)
     assert got.json()["has_more"] is False
     assert client(stored(user("a"))).get("/sessions.json?most=many").status_code == 400
 
