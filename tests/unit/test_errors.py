@@ -28,6 +28,7 @@ from infold.errors import (
     SummaryFailed,
     UndecodableLog,
     UnknownFormat,
+    UnknownKeyword,
     UnknownModel,
     UnknownPreset,
     UnknownReference,
@@ -41,6 +42,7 @@ DEFINED = {value for value in vars(errors).values() if isinstance(value, type) a
 
 EXAMPLES: tuple[tuple[InfoldError, str], ...] = (
     (PolicyError("target", "90 is not below 80", remedy="lower the target"), "lower the target"),
+    (UnknownKeyword("fit()", "windw", known=("model", "window")), "did you mean 'window'?"),
     (UnknownPreset("fast", known=("infold", "proactive")), "choose one of infold, proactive"),
     (SettingsError("window", "'x' is no number", where="a.toml", remedy="give a number"), "give a number"),
     (DuplicateId("message", "m1"), "give each message an id of its own"),
