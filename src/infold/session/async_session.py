@@ -157,7 +157,8 @@ class AsyncSession:
         try:
             return await self._run(self._session.recover, error)
         except CancelledError:
-            self._session._forget_recovery()  # noqa: SLF001 - the two are one session
+            if (recovery := self._session._recovery) is not None:  # noqa: SLF001 - the two are one session
+                recovery.forget()
             raise
 
     async def add(self, messages: Sequence[Message], *, longest_tokens: int = 0) -> None:

@@ -54,7 +54,7 @@ class Recovery:
         return self._recover_size(prepare, overflow)
 
     def forget(self) -> None:
-        """Take it that the smaller request was never sent."""
+        """Take it that the smaller request was never sent: the next refusal is of the one before."""
         self._rejections = 0
 
     @property

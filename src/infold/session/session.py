@@ -699,11 +699,6 @@ class Session(StoredHistory):
         targets = tuple(clip.handle for clip in clips)
         self._writer.publish(Clipped(log.session_id, targets, tokens_before, tokens_after, "arrival"))
 
-    def _forget_recovery(self) -> None:
-        """Take it that the request which `recover` made smaller was never sent: the next refusal is of the one before."""
-        if self._recovery is not None:
-            self._recovery.forget()
-
     # Undoing and pinning.
 
     def _unfold(self, number: int) -> None:
