@@ -1,4 +1,4 @@
-"""Take the pictures of `docs/guides/chat.md`.
+"""Take the pictures of `docs/guides/chat.md`, and that of `infold top` in `docs/guides/gateway.md`.
 
     python docs/screens.py           into docs/guides/screens
     python docs/screens.py FOLDER    somewhere else
@@ -7,7 +7,9 @@ Needs tmux. The chat is real and runs in a terminal; the model is a scripted ser
 """
 
 import io
+import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,6 +21,7 @@ from rich.terminal_theme import TerminalTheme  # noqa: E402
 from rich.text import Text  # noqa: E402
 from tests.e2e.agent_stage import Place, place_in, told_to  # noqa: E402
 from tests.e2e.terminal import Terminal, terminal  # noqa: E402
+from tests.e2e.test_top import converse, gateway  # noqa: E402
 
 from infold.agent.agents import TITLE  # noqa: E402
 from infold.core.messages import Usage, results_of, text_of  # noqa: E402
@@ -75,6 +78,13 @@ Cancelled crossings no longer appear: `crossings()` in **ferry/quay.py** leaves 
 - The signature is unchanged, and so is `vendor/`.
 - `git diff --stat` shows one file, one line.
 """
+WATCHED = {
+    "Port the ferry timetable importer to the new feed": 46,
+    "Why does the login page flicker?": 21,
+    "Add a test for cancelled crossings": 5,
+}
+"""Sessions of a gateway: what each is first asked, and how many requests it has."""
+
 SUMMARY = """\
 ## Goal
 Cancelled crossings must not show up on the board; the API stays as it is.
@@ -120,6 +130,24 @@ def main() -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory() as temporary, ScriptedServer(script) as server:
         play(place_in(Path(temporary), TREE), server.url, folder)
+    watch(folder)
+
+
+def watch(folder: Path) -> None:
+    """Three sessions of a gateway, as `infold top` shows them."""
+
+    def answer(request: ScriptedRequest) -> ScriptedAnswer:
+        cached = request.tokens * 7 // 10
+        return Say("Done.", usage=Usage(request.tokens - cached, 180, cache_read=cached))
+
+    with gateway(answer) as (url, _):
+        for number, (first, requests) in enumerate(WATCHED.items()):
+            converse(url, requests, f"s{number}", first=first, model="gpt-5")
+        command = [sys.executable, "-m", "infold", "top", url]
+        with terminal(command, folder=folder, environ={**os.environ, "LANG": "C.UTF-8"}, size=(WIDTH, 12)) as shown:
+            shown.wait(*(first[:12] for first in WATCHED), "q ends")
+            drawn = shown.drawn.replace(url, "http://127.0.0.1:8377")
+    write(drawn.rstrip().split("\n"), folder / "top.svg", "infold top")
 
 
 def play(place: Place, url: str, folder: Path) -> None:
@@ -157,8 +185,13 @@ def take(shown: Terminal, path: Path, title: str) -> None:
     *above, status = lines
     while above and not Text.from_ansi(above[-1]).plain.strip():
         above.pop()
+    write((*above, "", status), path, title)
+
+
+def write(lines: Sequence[str], path: Path, title: str) -> None:
+    """Draw the lines of a terminal as a picture."""
     console = Console(record=True, file=io.StringIO(), width=WIDTH, force_terminal=True, color_system="truecolor")
-    console.print(Text.from_ansi("\n".join((*above, "", status))))
+    console.print(Text.from_ansi("\n".join(lines)))
     svg = console.export_svg(title=title, theme=THEME, code_format=FRAME, unique_id=path.stem)
     path.write_text("\n".join(line.rstrip() for line in svg.splitlines()) + "\n", "utf-8")
 

@@ -42,13 +42,13 @@ def gateway(script: object = lambda _: Say("Done."), **given: object) -> Iterato
             yield url, stage
 
 
-def converse(url: str, requests: int, session: str = "ferry") -> None:
+def converse(url: str, requests: int, session: str = "ferry", *, first: str = FIRST, model: str = "gpt-x") -> None:
     """A client with so many requests in one session."""
     with openai.OpenAI(base_url=f"{url}/v1", api_key=KEY, max_retries=0) as client:
-        messages: list[dict[str, str]] = [{"role": "user", "content": FIRST}]
+        messages: list[dict[str, str]] = [{"role": "user", "content": first}]
         for number in range(requests):
             client.chat.completions.create(
-                model="gpt-x",
+                model=model,
                 messages=messages,  # type: ignore[arg-type]  # plain dicts, as people write them
                 extra_headers={"x-infold-session": session},
             )
