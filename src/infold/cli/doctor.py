@@ -29,7 +29,7 @@ from infold.catalogue import Assumed, Known, lookup
 from infold.cli import options
 from infold.cli.render import open_console, print_json, working
 from infold.cli.session_lookup import store_location
-from infold.errors import InfoldError, SettingsError, StoreError, without_secrets
+from infold.errors import InfoldError, SettingsError, without_secrets
 from infold.reports.text import plural, printable
 from infold.settings import Settings, format_value, read_settings
 from infold.settings.load import user_file
@@ -241,8 +241,8 @@ def _check_store(named: str | None) -> Check:
             sessions = sum(1 for tenant in store.tenants() for _ in store.sessions(tenant))
             store.expire(FOREVER_MS)
     except InfoldError as error:
-        problem, _, fix = str(error).rpartition("; ") if isinstance(error, StoreError) else ("", "", str(error))
-        return Check("store", "store", "broken", without_secrets(problem or f"{shown} cannot be used"), fix)
+        problem, _, fix = str(error).partition("; ")
+        return Check("store", "store", "broken", without_secrets(problem), without_secrets(fix))
     found = f"{shown}: opens, can be written, its schema is up to date; {plural(sessions, 'session')}"
     return Check("store", "store", "ok", found)
 

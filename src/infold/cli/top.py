@@ -32,7 +32,6 @@ from infold.reports.text import ago, dollars, one_line, printable, short_number
 from infold.settings import read_settings
 
 TIMEOUT_SECONDS = 5.0
-MOST_SESSIONS = 200
 LARGEST_ANSWER = 4 * 2**20
 ACTIVE_MS = 10_000
 """A session that changed within this time is shown as active."""
@@ -106,12 +105,12 @@ def top(address: str | None, seconds: float, *, once: bool, as_json: bool) -> No
     """
     url = _base_url(address)
     if as_json:
-        click.echo(_fetch(url), nl=False)
+        click.echo(_fetch(url, ROOM), nl=False)
         click.echo()
         return
     console = open_console(plain_width=PLAIN_WIDTH)
     if once or not console.is_terminal:
-        console.print(draw_frame(_ask(url), url, console))
+        console.print(draw_frame(_ask(url, ROOM), url, console))
         return
     _watch(console, url, seconds)
 
@@ -128,20 +127,20 @@ def _base_url(address: str | None) -> str:
 # Asking the gateway.
 
 
-def _ask(url: str) -> SessionList:
-    """Return the gateway's sessions; raise `UsageError` if none answers there."""
+def _ask(url: str, most: int) -> SessionList:
+    """Return the gateway's newest sessions; raise `UsageError` if none answers there."""
     try:
-        return msgspec.json.decode(_fetch(url), type=SessionList)
+        return msgspec.json.decode(_fetch(url, most), type=SessionList)
     except msgspec.MsgspecError as error:
         raise _not_infold(url) from error
 
 
-def _fetch(url: str) -> bytes:
+def _fetch(url: str, most: int) -> bytes:
     token = os.environ.get("INFOLD_TOKEN", "")
     headers = {"accept": "application/json", **({"x-infold-token": token} if token else {})}
     shown = _shown(url)
     try:
-        request = Request(f"{url}/sessions.json?most={MOST_SESSIONS}", headers=headers)
+        request = Request(f"{url}/sessions.json?most={most}", headers=headers)
         with build_opener(ProxyHandler({})).open(request, timeout=TIMEOUT_SECONDS) as answer:
             content: bytes = answer.read(LARGEST_ANSWER)
             if not answer.headers.get("content-type", "").startswith("application/json"):
@@ -155,7 +154,7 @@ def _fetch(url: str) -> bytes:
             raise _NoGateway(
                 f"the gateway at {shown} needs its token; set INFOLD_TOKEN, or give {shown}/t/TOKEN"
             ) from error
-        if error.code in (404, 405, 503):
+        if error.code in (404, 405) or error.headers.get("x-infold"):  # another server, or relayed by an older gateway
             raise _not_infold(url) from error
         raise _NoGateway(f"the gateway at {shown} answered with status {error.code}; see its log") from error
     except (URLError, HTTPException, OSError) as error:
@@ -196,7 +195,7 @@ def draw_frame(
         return Group(*lines)
     lines.append(_table(sessions[:most], found.now_ms, console.width, plain=plain))
     if len(sessions) > most or found.has_more:
-        lines.append(Text(f"{len(sessions) - most:,}{more} more, changed earlier", style="dim"))
+        lines.append(Text("more sessions, changed earlier, are not shown", style="dim"))
     return Group(*lines)
 
 
@@ -258,18 +257,22 @@ def _colour(share: float | None) -> str:
 
 def _watch(console: Console, url: str, seconds: float) -> None:
     """Draw the list again and again until q is pressed; a gateway that stops answering is reported and asked again."""
-    found, problem = _ask(url), ""
+    found, problem = _ask(url, _rows(console)), ""
     with _keys() as pressed, Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
-            most = max(1, console.height - TWO_LINES)
+            most = _rows(console)
             foot = Text(f"\n{strftime('%H:%M:%S')}  q ends", style="dim")
             live.update(Group(draw_frame(found, url, console, most=most, problem=problem), foot), refresh=True)
             if pressed(seconds):
                 return
             try:
-                found, problem = _ask(url), ""
+                found, problem = _ask(url, _rows(console)), ""
             except UsageError as error:
                 problem = one_line(str(error))
+
+
+def _rows(console: Console) -> int:
+    return max(1, min(ROOM, console.height - TWO_LINES))
 
 
 @contextmanager
