@@ -207,3 +207,12 @@ def test_a_reason_has_the_status_once() -> None:
     assert errors.reason_of(error) == "m: status 401: no such key"
     assert errors.reason_of(said) == "m: answered with status 401"
     assert errors.reason_of(ModelError("m", "is down")) == "m: is down"
+
+
+@pytest.mark.parametrize(
+    ("name", "most", "question"),
+    [("inspekt", 1, "did you mean 'inspect'?"), ("mod", 2, "did you mean 'mode' or 'models'?"), ("zebra", 1, "")],
+)
+def test_a_misspelt_name_is_asked_about(name: str, most: int, question: str) -> None:
+    """The nearest names are suggested, as many as are asked for; nothing is if none is similar."""
+    assert errors.did_you_mean(name, ["inspect", "models", "mode", "serve"], most=most) == question

@@ -32,7 +32,7 @@ from infold.settings.schema import format_value
 from infold.wiring import embedded_model, located, open_store
 
 HINT = """\
-infold is listening on {url}   (page: {url}/)
+infold is listening on {url}   (page: {url}/, in a terminal: infold top {url})
 
   OpenAI SDK      OpenAI(base_url="{base}/v1")
   Anthropic SDK   Anthropic(base_url="{base}")

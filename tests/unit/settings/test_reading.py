@@ -87,3 +87,18 @@ def test_effective_values_are_the_sessions(project: Project) -> None:
 def test_settings_do_not_show_a_password(project: Project) -> None:
     """S8.1: what a traceback or a log would print of the settings holds no secret."""
     assert "kite" not in repr(project.read(INFOLD_STORE="postgresql://ada:kite@db/x"))
+
+
+def test_all_faults_are_reported_at_once(project: Project) -> None:
+    """S8.1: the first is raised; the others, of both files and the environment, are with it and in its notes."""
+    project.user_says("[compaction\n").says("windw = 3\n[compaction]\nattempts = 'many'\n[agents.a]\nstore = 'x'\n")
+    with pytest.raises(SettingsError) as raised:
+        project.read(INFOLD_RECALL_ENABLED="perhaps", INFOLD_DISABLE_PRUNE="maybe")
+    faults = [raised.value, *raised.value.others]
+
+    named = ["", "windw", "compaction.attempts", "store", "recall.enabled", ""]
+    assert [fault.key for fault in faults] == named
+    assert "valid TOML" in faults[0].problem
+    assert faults[-1].where == "INFOLD_DISABLE_PRUNE"
+    assert raised.value.__notes__ == [f"also: {fault}" for fault in raised.value.others]
+    assert all(fault.remedy and str(fault).endswith(fault.remedy) for fault in faults)
