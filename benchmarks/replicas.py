@@ -138,6 +138,10 @@ class Replicas:
         """Resident memory of each, in MB."""
         return [resident_mb(process.pid) for process in self._processes]
 
+    def first_resident(self) -> float:
+        """Resident memory of the first, which is never killed."""
+        return resident_mb(self._processes[0].pid)
+
     def end(self) -> None:
         """Stop all of them."""
         for process in self._processes:
@@ -288,7 +292,7 @@ async def sample(started: Replicas, samples: list[float]) -> None:
     """Note the memory of the first replica every few seconds."""
     while True:
         await asyncio.sleep(SAMPLE_SECONDS)
-        samples.append(started.resident()[0])
+        samples.append(started.first_resident())
 
 
 def thinned(samples: list[float], most: int = 12) -> list[float]:

@@ -10,24 +10,8 @@ from .sources import PROJECT
 
 FOLDERS = ("src", "deploy", "docs", "tests", "benchmarks", "examples", ".ci")
 DATA = PROJECT / "tests" / "data"
-TEXT = {
-    ".py",
-    ".md",
-    ".toml",
-    ".json",
-    ".yaml",
-    ".yml",
-    ".txt",
-    ".html",
-    ".css",
-    ".js",
-    ".cfg",
-    ".conf",
-    ".env",
-    ".service",
-    ".sh",
-    "",
-}
+TEXT = {".py", ".md", ".toml", ".json", ".yaml", ".yml", ".txt", ".html", ".css", ".js", ".cfg", ".sh", ""}
+TEXT |= {".conf", ".env", ".service"}
 
 # Put together from pieces, so that this file does not name what it looks for.
 HOSTS = tuple(

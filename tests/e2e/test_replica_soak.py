@@ -19,6 +19,7 @@ def test_killed_replicas_lose_no_message(size: int) -> None:
 
     assert row["kills"] >= 2
     assert row["answered"] > 20
+    assert len(row["memory"]["samples_mb"]) > 3
     assert {name: row[name] for name in ("lost", "doubled", "out_of_order", "unanswered", "other_sessions")} == {
         "lost": 0,
         "doubled": 0,
