@@ -7,6 +7,7 @@ and the server must therefore keep a session on one server connection.
 
 import hashlib
 import os
+import select
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, LiteralString
@@ -103,6 +104,20 @@ def translate_errors(where: str) -> Iterator[None]:
         raise StoreBroken(where, f"{problem} ({detail})", remedy=remedy) from error
 
 
+def check_connection(connection: Connection) -> None:
+    """Raise `psycopg.Error` if the server has closed a connection of the pool.
+
+    The socket of an idle connection is readable when the server has closed it; then the server is asked. To ask each time
+    would cost a round trip for every operation.
+    """
+    if hasattr(select, "poll"):
+        waiting = select.poll()
+        waiting.register(connection.fileno(), select.POLLIN)
+        if not waiting.poll(0):
+            return
+    ConnectionPool.check_connection(connection)
+
+
 def open_pool(dsn: str) -> ConnectionPool[Connection]:
     """Return a pool of connections in autocommit mode."""
     pool = ConnectionPool[Connection](
@@ -111,7 +126,7 @@ def open_pool(dsn: str) -> ConnectionPool[Connection]:
         min_size=0,
         max_size=MOST_CONNECTIONS,
         timeout=CONNECT_SECONDS,
-        check=ConnectionPool.check_connection,
+        check=check_connection,
         open=False,
     )
     pool.open()
