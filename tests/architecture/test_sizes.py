@@ -11,7 +11,7 @@ from infold.cli.main import VERBS
 from .layers import named_modules
 from .sources import PROJECT, Source, modules
 
-MOST_SOURCE_FILES = 250
+MOST_SOURCE_FILES = 255
 MOST_FILES = 25
 LONGEST_MODULE = LONGEST_TEST_MODULE = 800
 LONGEST_FRAGMENT = 59
@@ -31,7 +31,7 @@ GENERATED = {"infold.core.weights"}
 
 
 def test_source_files_are_few() -> None:
-    """The package has at most 250 files: 240, and a plug for each of ten frameworks."""
+    """The package has at most 255 files: 240, a plug for each of ten frameworks, and what new users asked for."""
     assert len(modules()) <= MOST_SOURCE_FILES
 
 

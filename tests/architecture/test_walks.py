@@ -59,7 +59,7 @@ TOUR = Path(__file__).parents[2] / "docs" / "tour.md"
 CEILINGS = {
     "fit": Ceiling(files=26, functions=279),
     "session": Ceiling(files=40, functions=439),
-    "gateway": Ceiling(files=55, functions=693),
+    "gateway": Ceiling(files=55, functions=698),
     "agent": Ceiling(files=40, functions=305),
 }
 """A walk that needs a higher ceiling needs a reason in its commit."""

@@ -85,15 +85,6 @@ class SessionActions:
         """Return the prices of a model, stated in the settings or from the catalogue; `None` if they are not known."""
         return self._sessions.settings_for(model).resolve().prices if model else None
 
-    def usable_tokens(self, model: str, window_tokens: int) -> int:
-        """Return how much of a model's window of that size infold fills: without the room for the reply, and at most the
-        working window."""
-        settings = replace(self._sessions.settings_for(model), window=window_tokens).resolve()
-        try:
-            return budget_for(settings.window, settings.policy).usable_tokens
-        except PolicyError:  # the settings contradict this window; requests report it
-            return window_tokens
-
     def summarises(self, key: SessionKey) -> bool:
         """Whether a configured model writes the summaries of a session."""
         return self._sessions.settings_for(self._last_model(key).model).summariser is not None
