@@ -3,7 +3,7 @@ A sub-agent reads much and returns one sentence: the lead's window holds the sen
 
 from offline import FILES, openai_model
 
-from infold import Session, SessionSettings, open_store
+from infold import Session
 from infold.testing import Say
 
 LEAD_WINDOW, SUB_WINDOW = 32_000, 8_192
@@ -27,25 +27,24 @@ def ask(session: Session, text: str) -> str:
 
 def research(name: str, paths: list[str]) -> str:
     """Have a sub-agent read these files, and return its one sentence."""
-    sub = Session(store, f"port/{name}", SessionSettings(window=SUB_WINDOW, format="openai-chat"))
+    sub = lead.child(name, window=SUB_WINDOW)
     for path in paths:
         ask(sub, f"Read {path}, reply with one word:\n{FILES[path]}")
     return ask(sub, f"In one sentence: what do {paths[0]} to {paths[-1]} define?")
 
 
-with openai_model(script, SUB_WINDOW) as (client, model), open_store("memory") as store:
-    lead = Session(store, "port", SessionSettings(window=LEAD_WINDOW, format="openai-chat"))
+with (
+    openai_model(script, SUB_WINDOW) as (client, model),
+    Session("memory", "port", window=LEAD_WINDOW, format="openai-chat") as lead,
+):
     ask(lead, "Plan how to port src/. Have the files read by two sub-agents. Never touch vendor/.")
     halves = {"first-half": list(FILES)[:15], "second-half": list(FILES)[15:]}
     reports = [f"{name}: {research(name, half)}" for name, half in halves.items()]
     print(ask(lead, "Reports of the sub-agents:\n" + "\n".join(reports)), "\n")
 
     print(f"{'session':18} {'stored':>8} {'in the window':>14} {'window':>7}")
-    for stored in sorted(store.sessions(""), key=lambda stored: stored.key.session_id):
-        window = LEAD_WINDOW if stored.key.session_id == "port" else SUB_WINDOW
-        opened = Session(store, stored.key.session_id, SessionSettings(window=window, format="openai-chat"))
-        shown = opened.prepare_new([])
-        print(f"{stored.key.session_id:18} {stored.entries:8} {len(shown.messages):14} {window:7,}")
-    sub = Session(store, "port/second-half", SessionSettings(window=SUB_WINDOW, format="openai-chat"))
-    found = sub.recall("berth_16_42").splitlines()
+    for session in (lead, *(lead.child(name, window=SUB_WINDOW) for name in halves)):
+        shown = session.prepare_new([]).messages
+        print(f"{session.id:18} {len(session.messages()):8} {len(shown):14} {session.window_tokens:7,}")
+    found = lead.child("second-half").recall("berth_16_42").splitlines()
     print("\nWhat the sub-agent read can be recalled:", next(line for line in found if "berth_16_42" in line))
