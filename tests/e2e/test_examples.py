@@ -19,7 +19,7 @@ KEYS = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BAS
 PRINTS = {
     "raw_sdk_agent.py": ("(Compacted)", "The rule is in the last request: True"),
     "streaming_recall_agent.py": ("password left the window", "password is quay-4711."),
-    "sub_agents.py": ("port/second-half", "can be recalled: def berth_16_42"),
+    "sub_agents.py": ("port:second-half", "can be recalled: def berth_16_42"),
     "custom_policy.py": ("long tail", "rule is in every one of them"),
     "plugin.py": ("put off at", "plugin's words are in the request: True", "written and not applied yet"),
     "gateway_two_agents.py": ("Ada (OpenAI)", "Bo (Anthropic)", "last request was managed", "of 8,000 tokens"),

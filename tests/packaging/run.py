@@ -41,6 +41,7 @@ print(json.dumps(found))
 """Prints what the installed packages state about their licences."""
 
 LONGEST_REASON = 120
+NO_NAMES = ("dual license", "unknown")
 LONGEST_NAME = 60
 """Some packages state the text of their licence in place of its name."""
 
@@ -92,6 +93,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Build the wheel and install it with each extra on each Python.")
     parser.add_argument("extras", nargs="*", help="only these extras; 'none' is the library alone")
     parser.add_argument("--root", type=Path, action="append", default=[], help="a root file system with a Python")
+    parser.add_argument("--python", action="append", default=[], help="only on these, such as 3.13")
     parser.add_argument("--release", action="store_true", help="refuse what must not be published")
     parser.add_argument("--dist", type=Path, help="keep wheel and source distribution in this folder")
     chosen = parser.parse_args(arguments)
@@ -106,7 +108,10 @@ def main(arguments: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="infold-wheels-") as folder:
         wheel = build(chosen.dist or Path(folder) / "dist")
         pythons = [*host_pythons(), *(python_of(root.resolve()) for root in chosen.root)]
-        ended = [outcome_of(python, extra, wheel, Path(folder)) for python in pythons for extra in extras]
+        wanted = [
+            python for python in pythons if not chosen.python or python.version.rpartition(".")[0] in chosen.python
+        ]
+        ended = [outcome_of(python, extra, wheel, Path(folder)) for python in wanted for extra in extras]
     keep([one.row for one in ended])
     keep_licences(ended)
     return int(any(one.row.result != "passed" for one in ended))
@@ -204,10 +209,11 @@ def outcome_of(python: Python, extra: str, wheel: Path, folder: Path) -> Outcome
 
 def licence_of(expression: str, text: str, classifiers: list[str]) -> str:
     """The licence that a package states: its expression, its field if that is a name, or its classifier."""
-    if expression or (text and len(text) <= LONGEST_NAME and "\n" not in text):
+    is_name = text and len(text) <= LONGEST_NAME and "\n" not in text and text.lower() not in NO_NAMES
+    if expression or is_name:
         return expression or text
     named = [line.rpartition(" :: ")[2] for line in classifiers if line.startswith("License :: ")]
-    return " AND ".join(CLASSIFIED.get(name, name) for name in named) or "not stated"
+    return ", ".join(CLASSIFIED.get(name, name) for name in named) or "not stated"
 
 
 def prepare(python: Python, outside: Path) -> Path:

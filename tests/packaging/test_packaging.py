@@ -74,6 +74,7 @@ def test_a_licence_is_read_in_three_ways() -> None:
     assert licence_of("BSD-3-Clause", "MIT", mit) == "BSD-3-Clause"
     assert licence_of("", "Apache 2.0", mit) == "Apache 2.0"
     assert licence_of("", "Permission is hereby granted\nto you", mit) == "MIT"
+    assert licence_of("", "Dual License", [*mit, "License :: OSI Approved :: BSD License"]) == "MIT, BSD"
     assert licence_of("", "", []) == "not stated"
 
 
