@@ -112,8 +112,8 @@ def main(arguments: list[str] | None = None) -> int:
             python for python in pythons if not chosen.python or python.version.rpartition(".")[0] in chosen.python
         ]
         ended = [outcome_of(python, extra, wheel, Path(folder)) for python in wanted for extra in extras]
-    keep([one.row for one in ended])
     keep_licences(ended)
+    keep([one.row for one in ended])
     return int(any(one.row.result != "passed" for one in ended))
 
 
