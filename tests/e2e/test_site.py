@@ -1,9 +1,11 @@
 """The built site needs nothing from elsewhere, and its search finds what a reader looks for."""
 
+import json
 import re
 import threading
 from collections.abc import Iterator
 from functools import partial
+from html import unescape
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -14,11 +16,16 @@ from tests.e2e.page_stage import browser
 pytest.importorskip("zensical")
 pytestmark = pytest.mark.slow
 
+NAMES = Path(__file__).parents[1] / "data" / "documents" / "names.txt"
+
 WANTED = {
     "WindowExceeded": "reference/api.html#windowexceeded",
     "Session.prepare": "reference/api.html#sessionprepare",
     "INFOLD_WINDOW": "reference/settings.html",
     "opencode.json": "guides/agents.html",
+    "isOverflow": "guides/coming-from-opencode.html",
+    "PRUNE_PROTECT": "guides/coming-from-opencode.html",
+    "filterCompacted": "guides/coming-from-opencode.html",
 }
 """Words, and where one of the first results leads."""
 
@@ -60,6 +67,17 @@ def test_nothing_is_loaded_from_elsewhere(site: Path) -> None:
     assert len(found) > 80
     assert [name for name, match in found if match] == []
     assert {"llms.txt", "llms-full.txt", "index.md"} <= {page.name for page in site.iterdir()}
+
+
+def test_every_name_of_the_documents_is_in_the_index(site: Path) -> None:
+    """What the search looks through has each function, constant, flag and setting of the source documents."""
+    items = json.loads((site / "search.json").read_text("utf-8"))["items"]
+    page = [item for item in items if item["location"].startswith("guides/coming-from-opencode.html")]
+    text = unescape(re.sub(r"<[^>]+>", "", " ".join(f"{item['title']} {item['text']}" for item in page)))
+    names = [line.split(" ", 1)[1] for line in NAMES.read_text("utf-8").splitlines() if line[:3].isdigit()]
+
+    assert len(names) > 100
+    assert [name for name in names if name not in text] == []
 
 
 def test_a_broken_link_fails_the_build(tmp_path: Path) -> None:
