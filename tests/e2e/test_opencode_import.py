@@ -34,7 +34,7 @@ from infold.transcripts.write_opencode import to_opencode
 
 from .agents.clients import AGENTS, PACKAGES, Home
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 INSTALL = Path(__file__).parent / "agents" / "install.sh"
 DATA = Path(__file__).parents[1] / "data" / "transcripts"

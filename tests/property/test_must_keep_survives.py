@@ -25,7 +25,7 @@ RULES = (
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(
     st.sampled_from(RULES),
     st.lists(st.sampled_from(RULES), min_size=1, max_size=3, unique=True),

@@ -1,6 +1,6 @@
 """Law: the newest checkpoint is the only one that speaks, and carries on what the older ones knew."""
 
-from hypothesis import given
+from hypothesis import given, settings
 from tests.support.play import play
 from tests.support.strategies import histories, infold_situations
 
@@ -32,6 +32,7 @@ def test_a_ledger_never_forgets_a_file(history: tuple[Message, ...], inputs: Pla
             known = edits
 
 
+@settings(max_examples=80)
 @given(histories(max_blocks=40), infold_situations())
 def test_constraints_accumulate(history: tuple[Message, ...], inputs: PlanInputs) -> None:
     """B2, B3: a rule in one checkpoint's ledger is in every later one's."""
