@@ -1,6 +1,7 @@
 """A newcomer follows `docs/start.md` from top to bottom in an empty folder: everything works as printed."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -16,6 +17,7 @@ from urllib.request import urlopen
 import pytest
 from tests.architecture.sources import PROJECT
 from tests.architecture.test_docs import START, Block, blocks, examples, printed
+from tests.e2e.test_examples import EXAMPLES, KEYS, PRINTS
 
 PORT = "8377"
 PAGE = START.read_text("utf-8")
@@ -63,6 +65,55 @@ def test_the_commands_work(tmp_path: Path) -> None:
     assert "first" in listing
 
 
+@pytest.mark.long
+def test_a_newcomer_installs_the_wheel_and_follows_the_pages(tmp_path: Path) -> None:
+    """In an environment with nothing but pip: the README's commands and example, this page, and every example, as printed."""
+    environment, port = _clean_environment(tmp_path), _free_port()
+    readme = (PROJECT / "README.md").read_text("utf-8")
+    install, example, shown = list(blocks(readme))[:3]
+    _run(install, tmp_path, environment)
+    assert _run(example._replace(info="python run"), tmp_path, environment) == shown.text
+    assert "every request fits" in _run(Block("sh run", "infold demo --fast", follows=False), tmp_path, environment)
+
+    found = [block for block in blocks(PAGE) if block.info in RUN]
+    at = next(number for number, block in enumerate(found) if block.info == "sh serve")
+    for block in found[:at]:
+        _run(block, tmp_path, environment)
+    with _serving(found[at], tmp_path, environment | {"INFOLD_GATEWAY_PORT": port}, port):
+        for block in found[at + 1 :]:
+            _run(_moved(block, port), tmp_path, environment)
+
+    install = next(blocks((EXAMPLES / "README.md").read_text("utf-8")))
+    _run(install._replace(text=install.text.splitlines()[0]), tmp_path, environment)
+    for name, words in PRINTS.items():
+        printed = _run(Block("sh run", f"python {EXAMPLES / name}", follows=False), tmp_path, environment)
+        assert [word for word in words if word not in printed] == [], name
+
+
+def _clean_environment(folder: Path) -> dict[str, str]:
+    """A virtual environment with pip alone, in which `infold` is the wheel that is built here."""
+    made, venv = folder / "dist", folder / "venv"
+    uv = str(Path(sys.executable).with_name("uv"))
+    for command in (
+        [uv, "build", "--quiet", "--wheel", "--out-dir", str(made), str(PROJECT)],
+        [uv, "venv", "--quiet", "--seed", "--python", sys.executable, str(venv)],
+    ):
+        subprocess.run(command, check=True)
+    (wheel,) = made.glob("*.whl")
+    (folder / "constraints.txt").write_text(f"infold @ {wheel.as_uri()}\n", "utf-8")
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("INFOLD_", "PYTHON", "VIRTUAL_ENV")) and name not in KEYS
+    }
+    return kept | {
+        "PATH": f"{venv / 'bin'}:{os.environ['PATH']}",
+        "HOME": str(folder),
+        "PIP_CONSTRAINT": str(folder / "constraints.txt"),
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    }
+
+
 def _environment(folder: Path) -> dict[str, str]:
     """A home of its own, this `infold` first on the path, and a `pip` that installs nothing."""
     programs = folder / "bin"
@@ -80,14 +131,15 @@ def _moved(block: Block, port: str) -> Block:
 
 
 def _run(block: Block, folder: Path, environment: dict[str, str]) -> str:
-    program = [sys.executable, "-c"] if block.info == "python run" else ["bash", "-euo", "pipefail", "-c"]
+    python = shutil.which("python", path=environment["PATH"]) or sys.executable
+    program = [python, "-c"] if block.info == "python run" else ["bash", "-euo", "pipefail", "-c"]
     done = subprocess.run(
         [*program, block.text],
         cwd=folder,
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, f"{block.text}\n{done.stdout}\n{done.stderr}"
