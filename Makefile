@@ -72,9 +72,10 @@ replicas: $(VENV)/.dev  ## Kill replicas of the gateway under load, on PostgreSQ
 live: $(VENV)/.dev  ## Ask real providers whether infold's assumptions hold (your key; PROVIDER=… MODEL=… ARGS=…)
 	@$(BIN)/python -m tests.live $(if $(PROVIDER),--provider $(PROVIDER)) $(if $(MODEL),--model $(MODEL)) $(ARGS)
 
-soak: $(VENV)/.dev  ## Kill writers and sessions a thousand times, at both databases; send 10,000 odd bodies
+soak: $(VENV)/.dev  ## Kill writers and sessions a thousand times, at both databases; send 10,000 odd bodies; laws with 400 examples
 	INFOLD_KILLS=1000 $(BIN)/python -m pytest -q tests/e2e/test_store_processes.py tests/e2e/test_session_kills.py
 	INFOLD_BODIES=10000 $(BIN)/python -m pytest -q tests/property/test_bodies_are_unchanged.py
+	INFOLD_EXAMPLES=400 $(BIN)/python -m pytest -q -n 2 tests/property
 
 audit:  ## Look up known vulnerabilities of what is installed, where a vulnerability service can be reached
 	@$(PYTHON) -m venv $(VENV)/audit && $(VENV)/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit

@@ -39,7 +39,9 @@ PATIENCE_SECONDS = 60
 MOMENT_SECONDS = 0.01
 EXITS = {SIGINT: 130, SIGTERM: 143, SIGKILL: -SIGKILL}
 
-each_signal = pytest.mark.parametrize("number", [SIGINT, SIGTERM, SIGKILL], ids=lambda number: number.name)
+each_signal = pytest.mark.parametrize(
+    "number", [SIGINT, pytest.param(SIGTERM, marks=pytest.mark.long), SIGKILL], ids=lambda number: number.name
+)
 pytestmark = pytest.mark.slow
 
 

@@ -47,7 +47,7 @@ each_writer = pytest.mark.parametrize("writes", ["code", "model"])
 
 
 @each_writer
-@pytest.mark.parametrize("window", [32_000, 64_000])
+@pytest.mark.parametrize("window", [32_000, pytest.param(64_000, marks=pytest.mark.long)])
 @each_label()
 def test_ten_compactions_lose_nothing_that_must_be_kept(label: dict[str, Any], window: int, writes: str) -> None:
     """B2, B3, B4, B9: after each of ten compactions every constraint so far is in view, every change in the ledger."""

@@ -41,7 +41,7 @@ from infold.formats.registry import detect
 
 pytestmark = pytest.mark.slow
 
-EXAMPLES = settings(max_examples=200, deadline=None)
+EXAMPLES = settings(deadline=None)
 SDK_TYPES: dict[str, TypeAdapter[Any]] = {
     "openai-chat": TypeAdapter(list[ChatCompletionMessageParam]),
     "openai-responses": TypeAdapter(list[ResponseInputItemParam]),
