@@ -143,6 +143,7 @@ def rows(recorded: Callable[[str], Record]) -> Iterator[Row]:
     yield from _store_rows(recorded("stores"))
     yield from _gateway_rows(recorded("gateway"))
     yield from _snapshot_rows(recorded("snapshots"))
+    yield from _replay_rows(recorded("replay_jobs"))
     yield from _error_rows(recorded("estimate_error"))
     yield from _core_rows(recorded("core"))
 
@@ -259,6 +260,13 @@ def _snapshot_rows(snapshots: Record) -> Iterator[Row]:
     if "ratio" in snapshots:
         what = f"snapshot of a tree of {snapshots['files']:,} files of which few changed, against `git add -A`"
         yield what, f"{snapshots['ratio']:.2f} times the time", f"`{snapshots['command']}`"
+
+
+def _replay_rows(replay: Record) -> Iterator[Row]:
+    """How much faster several processes replay the same files."""
+    if "ratio" in replay:
+        what = f"`infold replay` of 25 sessions in {replay['jobs']} processes, against one"
+        yield what, f"{replay['ratio']:.2f} times as fast", f"`{replay['command']}`"
 
 
 # What the core costs.
