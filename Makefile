@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-CORE_TESTS := tests/unit/core tests/unit/session tests/invariants
+CORE_TESTS := tests/unit/core tests/unit/session
 ELSEWHERE := tests/architecture tests/frameworks  # run by `check` and by `frameworks`
 SHORT := not corpus and not long
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python

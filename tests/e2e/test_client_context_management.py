@@ -149,7 +149,9 @@ def step(client: anthropic.Anthropic, items: list[Item], *, stream: bool, edits:
     return [{"role": "assistant", "content": content}, {"role": "user", "content": [result]}]
 
 
-@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(
+    "stream", [pytest.param(False, id="whole", marks=pytest.mark.long), pytest.param(True, id="streamed")]
+)
 @pytest.mark.parametrize("way", ["wrap", "gateway"])
 def test_what_the_provider_clears_is_left_to_it(way: str, stream: bool) -> None:
     """B23: while the provider's own edits keep the window, each request passes as it came, however long its history is."""

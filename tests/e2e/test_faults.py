@@ -45,7 +45,7 @@ pytestmark = pytest.mark.slow
 EVERY = os.environ.get("INFOLD_FAULTS") == "every"
 """Whether each effect fails in every way; else each fails in some, and its neighbours in the others."""
 
-STRIDE = 5
+STRIDE = 7
 """One way in so many is taken for each effect; it has no divisor in common with the number of ways."""
 
 FAILED = (Abort, StoreBroken, asyncio.CancelledError)

@@ -208,7 +208,9 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+@pytest.mark.parametrize(
+    "way", [pytest.param(way, id=name, marks=pytest.mark.long if "wrap" in name else ()) for name, way in WAYS.items()]
+)
 def test_thinking_in_the_kept_turns_survives_every_compaction(
     way: Callable[[Worker, AnthropicRules, list[Event]], None],
 ) -> None:

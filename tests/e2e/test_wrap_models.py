@@ -23,7 +23,9 @@ ABLE: Item = {"model": "gpt-4o", "window": 16_000}
 """The least that is asked of a model for its own summaries."""
 
 each_scene = pytest.mark.parametrize("scene", SCENES, ids=lambda scene: scene.name)
-each_way = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+each_way = pytest.mark.parametrize(
+    "stream", [pytest.param(False, id="whole", marks=pytest.mark.long), pytest.param(True, id="streamed")]
+)
 each_colour = pytest.mark.parametrize("colour", ["sync", "async"])
 
 

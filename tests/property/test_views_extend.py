@@ -29,7 +29,7 @@ from infold.testing.builders import calls, log_of, numbered, replies, result, to
 pytestmark = pytest.mark.slow
 
 EACH_PRESET = pytest.mark.parametrize("policy", PRESETS)
-EXAMPLES = settings(max_examples=40)
+EXAMPLES = settings(max_examples=20)
 """For each preset, so that all six take as long as one law takes elsewhere."""
 
 WINDOWS = st.sampled_from((8_192, 32_000, 100_000))
