@@ -100,7 +100,7 @@ def demo(window: int, policy: Policy, plain: bool, fast: bool, keep: Path | None
     network, no model. The exit status is 1 if a request does not fit.
     """
     console = open_console(plain=plain)
-    screen = Screen(console, plain=plain or not console.is_terminal, fast=fast)
+    screen = DemoScreen(console, plain=plain or not console.is_terminal, fast=fast)
     page = "" if keep is None else _page_address()
     with ExitStack() as stack:
         path = keep or Path(stack.enter_context(TemporaryDirectory(prefix="infold-demo-"))) / "demo.sqlite3"
@@ -266,7 +266,7 @@ class BarMarks(Struct, frozen=True):
 PLAIN_MARKS, MARKS = BarMarks("#", "-", "|"), BarMarks("█", "░", "│")
 
 
-class Screen:
+class DemoScreen:
     """Prints a session as it is played: what the user says, a line for each request, and what infold does."""
 
     def __init__(self, console: Console, *, plain: bool, fast: bool) -> None:

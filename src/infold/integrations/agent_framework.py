@@ -14,7 +14,7 @@ from agent_framework import ChatContext, ChatMiddleware, ChatResponse, Content, 
 
 from infold.formats.codec import arguments_object, arguments_text
 from infold.formats.tools import recall_tool
-from infold.integrations.sessions import Call, SessionOptions, Sessions
+from infold.integrations.sessions import Call, PlugOptions, Sessions
 
 FORMAT = "anthropic-messages"
 _current: ContextVar[Call] = ContextVar("infold_call")  # the newest request of the agent that is running here
@@ -23,11 +23,11 @@ _current: ContextVar[Call] = ContextVar("infold_call")  # the newest request of 
 class InfoldChatMiddleware(ChatMiddleware):
     """Makes each model call of an agent fit, records its usage, and recovers once from a refusal.
 
-    The options are those of `SessionOptions`. Conversations are kept apart by the id of their session, or by their messages if
+    The options are those of `PlugOptions`. Conversations are kept apart by the id of their session, or by their messages if
     there is none. `recall` is the tool to give to the agent: middleware cannot add one.
     """
 
-    def __init__(self, **options: Unpack[SessionOptions]) -> None:
+    def __init__(self, **options: Unpack[PlugOptions]) -> None:
         self.sessions = Sessions.from_options(options, format=FORMAT, recovers=True, recall=None)
         tool = recall_tool(FORMAT)
         schema = tool.pop("input_schema")

@@ -22,7 +22,7 @@ from pydantic import BaseModel, Field, create_model
 from infold.core.messages import RECALL_TOOL_NAME
 from infold.errors import UsageError
 from infold.formats.tools import RECALL_DESCRIPTION, RECALL_QUERY
-from infold.integrations.sessions import Call, SessionOptions, Sessions
+from infold.integrations.sessions import Call, PlugOptions, Sessions
 
 REFUSED = "maximum context length exceeded"  # CrewAI does not pass on what the provider wrote
 
@@ -47,7 +47,7 @@ class RecallTool(BaseTool):
 class Plug:
     """What `install` put into CrewAI; `recall` is a tool for agents."""
 
-    def __init__(self, options: SessionOptions) -> None:
+    def __init__(self, options: PlugOptions) -> None:
         self.sessions = Sessions.from_options(options, format="openai-chat", recovers=True, recall=None)
         self.recall = RecallTool()
         self._newest: dict[str | None, tuple[Call, list[Any]]] = {}  # with the list that is sent
@@ -127,10 +127,10 @@ class Plug:
 _installed: list[Plug] = []
 
 
-def install(**options: Unpack[SessionOptions]) -> Plug:
+def install(**options: Unpack[PlugOptions]) -> Plug:
     """Put infold into CrewAI, for the crews that are made from now on; raise `UsageError` if it is in there.
 
-    The options are those of `SessionOptions`. Conversations are kept apart by task and agent, or by their messages.
+    The options are those of `PlugOptions`. Conversations are kept apart by task and agent, or by their messages.
     """
     if _installed:
         raise UsageError("infold is installed in CrewAI; call uninstall() first")

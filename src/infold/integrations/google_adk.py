@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from infold.core.messages import RECALL_TOOL_NAME
 from infold.formats.tools import RECALL_DESCRIPTION, recall_tool
-from infold.integrations.sessions import Call, SessionOptions, Sessions
+from infold.integrations.sessions import Call, PlugOptions, Sessions
 from infold.proxy.sessions import RecentlyUsed
 
 FORMAT = "gemini"
@@ -23,11 +23,11 @@ FORMAT = "gemini"
 class InfoldPlugin(BasePlugin):
     """Makes each model request of a runner's agents fit, records its usage, and recovers once from a refusal.
 
-    The options are those of `SessionOptions`. Conversations are kept apart by app, user, session and agent. The recall tool is
+    The options are those of `PlugOptions`. Conversations are kept apart by app, user, session and agent. The recall tool is
     offered in requests that may have functions.
     """
 
-    def __init__(self, **options: Unpack[SessionOptions]) -> None:
+    def __init__(self, **options: Unpack[PlugOptions]) -> None:
         super().__init__(name="infold")
         self.sessions = Sessions.from_options(options, format=FORMAT, recovers=True, recall=None)
         self._tool = _RecallTool(self.sessions)

@@ -21,7 +21,7 @@ from infold.core.messages import AssistantMessage
 from infold.errors import UsageError, WindowExceeded
 from infold.formats.registry import format_named
 from infold.formats.tools import recall_tool
-from infold.integrations.sessions import Call, SessionOptions, Sessions
+from infold.integrations.sessions import Call, PlugOptions, Sessions
 from infold.proxy.request import fingerprint_of
 from infold.session.history import DecodedHistory, decode_history
 
@@ -34,11 +34,11 @@ MARK = "context_compaction"
 class InfoldCompactor(Compactor):
     """Folds the older part of a conversation when the hook asks for it.
 
-    The options are those of `SessionOptions`; `window` or `model` is needed, because the hook does not tell it. Conversations are
+    The options are those of `PlugOptions`; `window` or `model` is needed, because the hook does not tell it. Conversations are
     kept apart by their first message and what follows it. `recall` is the tool to give to the agent.
     """
 
-    def __init__(self, **options: Unpack[SessionOptions]) -> None:
+    def __init__(self, **options: Unpack[PlugOptions]) -> None:
         if options.get("window") is None and options.get("model") is None:
             raise UsageError("the hook does not tell its window; give `window`, the same as the hook's, or `model`")
         self._options = options

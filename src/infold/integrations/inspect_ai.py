@@ -28,7 +28,7 @@ from infold.core.budget import Window
 from infold.core.messages import RECALL_TOOL_NAME
 from infold.formats.codec import arguments_object
 from infold.formats.tools import RECALL_DESCRIPTION, recall_tool
-from infold.integrations.sessions import SessionOptions, Sessions
+from infold.integrations.sessions import PlugOptions, Sessions
 
 FORMAT = "openai-chat"
 
@@ -42,11 +42,11 @@ THREAD = "infold_thread"
 class InfoldCompaction(CompactionStrategy):
     """Compacts the messages of agents when inspect_ai asks for it, by its own count or after a refusal.
 
-    The options are those of `SessionOptions`. Conversations are kept apart by the ids of their first messages. Give the agent
+    The options are those of `PlugOptions`. Conversations are kept apart by the ids of their first messages. Give the agent
     `recall_tool()` among its tools if the model shall bring back what was folded.
     """
 
-    def __init__(self, **options: Unpack[SessionOptions]) -> None:
+    def __init__(self, **options: Unpack[PlugOptions]) -> None:
         self.sessions = Sessions.from_options(options, format=FORMAT, recovers=False, recall=None)
         window = options.get("window")
         size = window.context_tokens if isinstance(window, Window) else window

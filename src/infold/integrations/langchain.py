@@ -16,7 +16,7 @@ from langgraph.config import get_config
 
 from infold.core.messages import RECALL_TOOL_NAME
 from infold.formats.tools import RECALL_DESCRIPTION, recall_tool
-from infold.integrations.sessions import Call, SessionOptions, Sessions
+from infold.integrations.sessions import Call, PlugOptions, Sessions
 
 FORMAT = "openai-chat"
 
@@ -24,11 +24,11 @@ FORMAT = "openai-chat"
 class InfoldMiddleware(AgentMiddleware):
     """Makes each model call of an agent fit, records its usage, and recovers once from a refusal.
 
-    The options are those of `SessionOptions`. Conversations are kept apart by LangGraph's `thread_id`, or by their messages if
+    The options are those of `PlugOptions`. Conversations are kept apart by LangGraph's `thread_id`, or by their messages if
     there is none. The recall tool is offered to the model, with an agent's own tools, once something was folded.
     """
 
-    def __init__(self, **options: Unpack[SessionOptions]) -> None:
+    def __init__(self, **options: Unpack[PlugOptions]) -> None:
         super().__init__()
         self.sessions = Sessions.from_options(options, format=FORMAT, recovers=True, recall=None)
         self.tools = [

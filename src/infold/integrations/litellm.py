@@ -12,7 +12,7 @@ import litellm
 from litellm.integrations.custom_logger import CustomLogger
 
 from infold.formats.tools import recall_tool
-from infold.integrations.sessions import Call, SessionOptions, Sessions
+from infold.integrations.sessions import Call, PlugOptions, Sessions
 from infold.proxy.request import fingerprint_of
 
 MOST_WAITING = 4_096
@@ -42,12 +42,12 @@ SHAPES = {
 class InfoldLogger(CustomLogger):
     """Makes each request fit and records its reply with its usage.
 
-    The options are those of `SessionOptions`. Conversations are kept apart by `metadata={"session_id": …}` (or
+    The options are those of `PlugOptions`. Conversations are kept apart by `metadata={"session_id": …}` (or
     `litellm_session_id`), and by the key in the proxy; without an id by their messages. `recall_tool` is a tool for `tools=[…]`,
     and `recall` answers its calls. `completion` is for blocking code: `litellm.completion` has no hook that may change a request.
     """
 
-    def __init__(self, **options: Unpack[SessionOptions]) -> None:
+    def __init__(self, **options: Unpack[PlugOptions]) -> None:
         super().__init__()
         self.sessions = Sessions.from_options(options, format=CHAT.format, recovers=False, recall=None)
         options["store"] = self.sessions.store

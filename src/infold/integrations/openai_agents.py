@@ -15,7 +15,7 @@ from agents.run_config import CallModelData, ModelInputData
 
 from infold.core.messages import RECALL_TOOL_NAME
 from infold.formats.tools import RECALL_DESCRIPTION, recall_tool
-from infold.integrations.sessions import Call, SessionOptions, Sessions
+from infold.integrations.sessions import Call, PlugOptions, Sessions
 
 FORMAT = "openai-responses"
 
@@ -35,12 +35,12 @@ class _Request:
 class InfoldFilter:
     """Makes each model call of a run fit; give it to `RunConfig(call_model_input_filter=…)`.
 
-    The options are those of `SessionOptions`. `hooks` goes to `Runner.run(hooks=…)` and records replies with their usage.
+    The options are those of `PlugOptions`. `hooks` goes to `Runner.run(hooks=…)` and records replies with their usage.
     `retry` is the policy of `ModelRetrySettings` that sends a refused request once more, smaller; it needs `hooks`. `recall` is a
     tool for `Agent(tools=…)`. Conversations are kept apart by `RunConfig.group_id`, or by their items if there is none.
     """
 
-    def __init__(self, **options: Unpack[SessionOptions]) -> None:
+    def __init__(self, **options: Unpack[PlugOptions]) -> None:
         self.sessions = Sessions.from_options(options, format=FORMAT, recovers=True, recall=None)
         # Filter, hooks and policy are called by one task, or by tasks that it starts, and the SDK gives them no id.
         self._request: ContextVar[_Request | None] = ContextVar("infold_request", default=None)

@@ -13,16 +13,16 @@ from pydantic_ai import messages as parts
 from pydantic_ai.capabilities import AbstractCapability
 
 from infold.formats.tools import recall_tool
-from infold.integrations.sessions import Call, SessionOptions, Sessions
+from infold.integrations.sessions import Call, PlugOptions, Sessions
 
 FORMAT = "anthropic-messages"
 RetryModelRequest: Any = getattr(pydantic_ai, "RetryModelRequest", None)  # new in 2.66, as `prepare_model_request` is
 
 
 class Infold(AbstractCapability[Any]):
-    """Makes each model request fit, records its usage, and recovers once from a refusal; the options are `SessionOptions`."""
+    """Makes each model request fit, records its usage, and recovers once from a refusal; the options are `PlugOptions`."""
 
-    def __init__(self, **options: Unpack[SessionOptions]) -> None:
+    def __init__(self, **options: Unpack[PlugOptions]) -> None:
         self.sessions = Sessions.from_options(options, format=FORMAT, recovers=True)
         self._call: Call | None = None
 

@@ -33,7 +33,7 @@ from infold.wiring import open_store, summariser_for
 T = TypeVar("T")
 
 
-class SessionOptions(TypedDict, total=False):
+class PlugOptions(TypedDict, total=False):
     """The keywords of every plug.
 
     `window` in tokens, or `model`, whose window is looked up; by default the model of each request. `policy` and `summariser`
@@ -75,7 +75,7 @@ class Sessions:
     @classmethod
     def from_options(
         cls,
-        options: SessionOptions,
+        options: PlugOptions,
         *,
         format: str,  # noqa: A002
         recovers: bool,
@@ -86,9 +86,9 @@ class Sessions:
         `recovers`: it can send a refused request again. `recall`: it offers recall as a tool; `None`: if a request's tools
         include it. Raise `UsageError` for a keyword that no plug has.
         """
-        unknown = sorted(options.keys() - SessionOptions.__annotations__.keys())
+        unknown = sorted(options.keys() - PlugOptions.__annotations__.keys())
         if unknown:
-            raise UsageError(f"{unknown[0]!r} is not an option; use {', '.join(SessionOptions.__annotations__)}")
+            raise UsageError(f"{unknown[0]!r} is not an option; use {', '.join(PlugOptions.__annotations__)}")
         settings = SessionSettings(
             model=options.get("model"),
             window=options.get("window"),

@@ -14,7 +14,7 @@ from strands.types.exceptions import ContextWindowOverflowException
 
 from infold.core.messages import RECALL_TOOL_NAME
 from infold.formats.tools import recall_tool
-from infold.integrations.sessions import Call, SessionOptions, Sessions
+from infold.integrations.sessions import Call, PlugOptions, Sessions
 
 try:
     from strands.middleware import InvokeModelStage
@@ -30,13 +30,13 @@ REFUSED = {"error": {"code": "context_length_exceeded"}}
 class InfoldMiddleware(Plugin):
     """Makes each model call of an agent fit, records its usage, and recovers once from a refusal.
 
-    The options are those of `SessionOptions`. Conversations are kept apart by the id of the agent's session. The recall tool is
+    The options are those of `PlugOptions`. Conversations are kept apart by the id of the agent's session. The recall tool is
     offered to the model.
     """
 
     name = "infold"
 
-    def __init__(self, **options: Unpack[SessionOptions]) -> None:
+    def __init__(self, **options: Unpack[PlugOptions]) -> None:
         super().__init__()
         self.sessions = Sessions.from_options(options, format=FORMAT, recovers=True)
         self._tool = PythonAgentTool(RECALL_TOOL_NAME, recall_tool(FORMAT)["toolSpec"], self._recall)

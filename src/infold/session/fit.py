@@ -92,7 +92,7 @@ def fit(
     """Make messages fit a model's window; give `model`, or `window` in tokens (a number, or text such as "200k"), or both.
 
     `working_window`: how many tokens of it to work in; what cannot be made smaller may still fill the window.
-    `messages` are of OpenAI Chat, OpenAI Responses, Anthropic or Gemini shape, as dicts, JSON bytes or SDK objects; `system`
+    `messages` are of OpenAI Chat, OpenAI Responses, Anthropic, Gemini or Bedrock, as dicts, JSON bytes or SDK objects; `system`
     and `tools` are what is sent with them, in any shape. `recall`: name handles in stubs, because the request offers a way
     to ask for them. `exact` off keeps to the estimate even if a tokeniser is installed. `environ` has the off switches
     (`INFOLD_DISABLE_AUTOCOMPACT`, `INFOLD_DISABLE_PRUNE`); by default it is the environment of the process.

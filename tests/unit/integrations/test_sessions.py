@@ -11,7 +11,7 @@ from infold import SessionSettings, UsageError, WindowExceeded
 from infold.core.entries import MessageEntry
 from infold.core.messages import AssistantMessage, SessionId, Usage
 from infold.formats.registry import format_named
-from infold.integrations.sessions import Call, SessionOptions, Sessions
+from infold.integrations.sessions import Call, PlugOptions, Sessions
 from infold.ports import SessionKey
 from infold.session.history import decode_history
 from infold.stores.memory import MemoryStore
@@ -44,7 +44,7 @@ def build(item: dict[str, Any], original: Thing | None) -> Thing:
 
 
 def opened(**options: Any) -> Sessions:
-    given: SessionOptions = {"window": 8_192, **options}  # type: ignore[typeddict-item]
+    given: PlugOptions = {"window": 8_192, **options}  # type: ignore[typeddict-item]
     return Sessions.from_options(given, format="openai-chat", recovers=True)
 
 
