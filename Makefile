@@ -8,7 +8,7 @@ SHORT := not corpus and not long
 UV := $(BIN)/uv pip install --quiet --python $(BIN)/python
 
 .DEFAULT_GOAL := help
-.PHONY: help run demo test test-all agents frameworks wheels replicas live soak audit check docs format bench clean
+.PHONY: help run demo test test-all agents frameworks suites wheels replicas live soak audit check docs format bench timing clean
 
 help:  ## Show what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## / — /' | sort
@@ -55,10 +55,15 @@ test-all: test soak  ## Run all tests: also the long ones, those over real sessi
 
 agents: $(VENV)/.dev  ## Drive real agents through the gateway, below and beyond their windows; writes benchmarks/results (AGENTS=…)
 	$(BIN)/python -m tests.e2e.agents.table $(AGENTS)
+	$(BIN)/python -m tests.e2e.agents.output_table $(AGENTS)
 	$(BIN)/python docs/agents_table.py --write
 
 frameworks: $(VENV)/.dev  ## Drive each framework with infold in it, newest and oldest version; writes benchmarks/results (FRAMEWORKS=…)
 	$(BIN)/python -m tests.frameworks.run $(FRAMEWORKS)
+	$(BIN)/python docs/agents_table.py --write
+
+suites: $(VENV)/.dev  ## Run the frameworks' own test suites with infold in every run; writes benchmarks/results (SUITES=…)
+	$(BIN)/python -m tests.suites.run $(SUITES)
 	$(BIN)/python docs/agents_table.py --write
 
 wheels: $(VENV)/.dev  ## Install the built wheel with each extra on each Python; writes benchmarks/results (EXTRAS=… ROOTS=… ARGS=…)
@@ -82,11 +87,12 @@ audit:  ## Look up known vulnerabilities of what is installed, where a vulnerabi
 	@$(BIN)/uv pip freeze --python $(BIN)/python | grep -v '^-e' > $(VENV)/audit/installed.txt
 	$(VENV)/audit/bin/pip-audit --requirement $(VENV)/audit/installed.txt --no-deps --disable-pip
 
-check: $(VENV)/.dev  ## Format, lint, types, architecture, the documentation site
+check: $(VENV)/.dev  ## Format, lint, types, architecture, the engine's speed, the documentation site
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/architecture
+	$(BIN)/python benchmarks/engine.py --check
 	$(BIN)/python docs/site.py
 
 docs: $(VENV)/.dev  ## Build the documentation site into build/site, offline; a broken link fails
@@ -102,6 +108,9 @@ bench: $(VENV)/.dev  ## Measure speed, weight and estimator error; writes benchm
 	$(BIN)/python benchmarks/estimate_error.py --write
 	$(BIN)/python benchmarks/formats.py --write
 	$(BIN)/python benchmarks/engine.py --write
+
+timing: $(VENV)/.dev  ## Time texts of many kinds by size, through fit and the gateway; writes benchmarks/results
+	$(BIN)/python benchmarks/text_time.py --write
 
 clean:  ## Remove what was built
 	rm -rf $(VENV) .coverage .coverage.* .mypy_cache .pytest_cache .ruff_cache .hypothesis build

@@ -2,8 +2,14 @@
 
 A fact is a rare token of the history before a cut (a path, an identifier, a number, a quoted text) that stands in a tool call
 after it, unless a tool or the user showed it again before that call. Tokens are told by their shape and by how often they
-occur; no list of words decides. A text holds a fact where the token stands together with its file, its command or two more
-words of a line that it came from, so that a bare list of names holds none.
+occur; no list of words decides. There are two rules for whether a text holds a fact:
+
+- *in context*: the token stands together with its file, its command or two more words of a line that it came from, so that a
+  bare list of names holds none.
+- *only with its subject*: the same, in a sentence or a line that says something of it. Fragments of lines do not count
+  (`without_fragments`), nor do lists of names, whatever stands around them (`statements_of`). In a message that is shown in its
+  own form (prose, the arguments of a call, a result as far as it is shown) every token counts, since speaker and call are its
+  subject (`verbatim_records`).
 """
 
 import re
@@ -13,6 +19,7 @@ from itertools import pairwise
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from infold.core.messages import (
     Message,
@@ -323,12 +330,14 @@ class Record(Struct, frozen=True):
     """What belongs together in a text: a line with the line it is indented under, or a passage.
 
     `bare` are the keys that stand in a list of names and nowhere else in it, `rest` is the record without such lists.
+    `is_verbatim`: the text is a message's own, so that its tokens need no further company.
     """
 
     text: str
     rest: str
     keys: frozenset[str]
     bare: frozenset[str]
+    is_verbatim: bool = False
 
 
 def record_of(text: str) -> Record:
@@ -374,6 +383,46 @@ def records_of(text: str) -> tuple[Record, ...]:
     return tuple(records)
 
 
+def event_records(events: Iterable[Event]) -> Iterator[Record]:
+    """Yield the lines of events shown whole, each with its call."""
+    for event in events:
+        yield from (record_of(f"{event.title}\n{line.text}") for line in event.lines if line.keys)
+
+
+_SOURCE = re.compile(
+    r".*\[\d+\.\d+\]"  # anything that ends in a handle
+    r"|(?:[^\s`]*/[^\s`]*|[\w.-]+\.\w+)(?:: \w+(?: \([^)]*\))?)?"  # a path, perhaps with what was done to it
+    r"|`.*` → .*"  # a command and how it ended
+)
+
+
+def without_fragments(line: str) -> str:
+    """Return a line without the pieces of other lines that it quotes.
+
+    These are what follows a dash behind a handle, a path or a command with its outcome, as in
+    `- src/x.py: edited [3.0] — def load · retry_limit =`, and pieces that are joined with ` · `: of such a line what stands
+    before the last colon ahead of them is left.
+    """
+    for dash in re.finditer(" — ", line):
+        said = line[: dash.start()]
+        if _SOURCE.fullmatch(_BULLET.sub("", said).strip()):
+            line = said
+            break
+    said, joint, _ = line.partition(" · ")
+    return said.rpartition(": ")[0] if joint else line
+
+
+def statements_of(text: str) -> tuple[Record, ...]:
+    """Return the lines of a checkpoint, each with the line it is indented under, without fragments and lists of names."""
+    whole = "\n".join(map(without_fragments, text.splitlines()))
+    return tuple(Record(one.rest, one.rest, one.keys - one.bare, frozenset()) for one in records_of(whole))
+
+
+def verbatim_records(events: Iterable[Event]) -> Iterator[Record]:
+    """Yield the lines of events shown whole, each with its call, as what needs no further company."""
+    return (replace(record, is_verbatim=True) for record in event_records(events))
+
+
 def list_share(text: str) -> float:
     """Return which share of a text's characters stands in bare lists of names."""
     listed = sum(len(names) for line in HANDLE.sub("", text).splitlines() for names in name_lists(line))
@@ -397,10 +446,12 @@ class Shown(Struct, frozen=True):
         return Shown(" ".join(" ".join(record.text.split()) for record in records), dict(by_key))
 
     def holds(self, fact: NeededFact) -> bool:
-        """Return whether a fact stands here together with its file, its command or two more words of its line."""
+        """Return whether a fact stands here verbatim, or together with its file, its command or two more words of its line."""
         if fact.kind == "quote":
             return fact.key in self.text
         found = list(self.records.get(fact.key, ()))
+        if any(record.is_verbatim for record in found):
+            return True
         folder, _, name = fact.key.rpartition("/")
         if fact.kind == "path" and folder and f"{folder}/" in self.text:  # written relative to a folder named elsewhere
             found += self.records.get(name, ())

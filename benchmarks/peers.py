@@ -3,7 +3,8 @@
 Run `python benchmarks/peers.py` (`--write` keeps the figures in `benchmarks/results/`). Each peer lives in an environment of its
 own, made with uv on the first run in `--cache` and used again after that, without a network; its adapter is in
 `benchmarks/peers/`. infold is played as a `Session` that is told each reply's usage, with the model's prices and with its window
-alone, and as `fit`, which keeps nothing between two calls and so never folds for price. Every session is played call by call,
+alone (which is then its only reason to fold, as it is for the peers), and as `fit`, which keeps nothing between two calls and so
+never folds for price. Every session is played call by call,
 every library is told to hold five sixths of the window, and what it sends is counted here, for all alike, with the o200k
 vocabulary. Summarisers are faked: what a summary says is not judged, what it costs is. Not measured: what is lost beside the
 user's opening rule (retention, in replay), real providers' cache expiry.

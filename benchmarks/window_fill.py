@@ -5,8 +5,9 @@
 A client grows a coding session step by step, by each way into infold, against a provider that counts 0.85, 1 or 1.25 times what
 infold expects of the model's family, or by cl100k, an independent tokenizer; with reported usage and without. The provider
 refuses a request that leaves no room for the reply it asks for (15 % of the window), so that 100 % is the usable window. The
-session goes on until it was compacted twice, and every refusal is counted. Folds for their price are switched off, so that the
-window is the reason; a second table has them on.
+session goes on until it was compacted twice, and every refusal is counted. The first table is by the window alone
+(`priced="never"`), the second by default: folds for their price where the catalogue has one. Its server is on loopback, where
+`auto` means never; so the models with a price are played with `always`, which is what `auto` is at a paid address.
 """
 
 import argparse
@@ -16,8 +17,10 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from dataclasses import replace as replace_case
 from functools import cache
 from pathlib import Path
 from threading import Thread
@@ -34,7 +37,7 @@ from infold.catalogue import lookup
 from infold.core.budget import Window, budget_for
 from infold.core.events import Clipped, Compacted, Event, Pruned
 from infold.core.messages import Message, ModelRef, SessionId, Usage
-from infold.core.policy import INFOLD, Policy, Ruler
+from infold.core.policy import INFOLD, Policy, PriceUse, Ruler
 from infold.core.summary_request import COMPACTION_AGENT
 from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, measure, measure_message
 from infold.errors import WindowExceeded
@@ -56,6 +59,8 @@ RESULTS = Path(__file__).parent / "results"
 WINDOW = 32_000
 MODELS = ("gpt-5", "claude-sonnet-4-5", "gemini-2.5-pro", "grok-4", "my-deployment")
 COUNTS = ("0.85", "1", "1.25", "cl100k")
+PRICED_COUNTS = ("1", "1.25")
+LARGE_MODELS = ("gpt-5", "claude-sonnet-4-5", "my-deployment", "ollama/llama3.1:8b")
 MOST_STEPS, MOST_COMPACTIONS = 400, 2
 STEP_LINES = 36
 """Lines of a tool result: some 700 tokens, so that about 40 calls fill the window."""
@@ -118,7 +123,7 @@ class Case:
     entry: str
     count: str
     reports: bool
-    priced: bool = False
+    priced: PriceUse = "never"
     window: int = WINDOW
 
     @property
@@ -148,6 +153,7 @@ def main() -> None:
     """Play all cases and print the table."""
     parser = argparse.ArgumentParser(description="measure window fill at the first compaction")
     parser.add_argument("--write", action="store_true", help="keep the figures in benchmarks/results")
+    parser.add_argument("--jobs", type=int, default=2, help="how many cases to play at once")
     options = parser.parse_args()
     cases = [
         Case(model, entry, count, reports)
@@ -156,11 +162,12 @@ def main() -> None:
         for count in COUNTS
         for reports in ((False,) if entry == "fit" else (True, False))
     ]
+    cases += [replace_case(case, priced=default_use(case.model)) for case in cases if case.count in PRICED_COUNTS]
     cases += [
-        Case(model, "Session recovers", "1", reports=True, priced=True, window=200_000)
-        for model in ("gpt-5", "claude-sonnet-4-5")
+        Case(model, "Session recovers", "1", reports=True, priced="auto", window=200_000) for model in LARGE_MODELS
     ]
-    found = [(case, first_fill(case)) for case in cases]
+    with ProcessPoolExecutor(options.jobs) as processes:
+        found = list(zip(cases, processes.map(first_fill, cases), strict=True))
     print(table(found))
     if options.write:
         rows = [{**asdict(case), **asdict(fill)} for case, fill in found]
@@ -171,6 +178,11 @@ def main() -> None:
         }
         (RESULTS / "window_fill.json").write_text(json.dumps(record, indent=1) + "\n")
         (RESULTS / "window_fill.txt").write_text(table(found) + "\n")
+
+
+def default_use(model: str) -> PriceUse:
+    """Return what `auto` is for a model at a paid address: folds for price if it has one."""
+    return "always" if lookup(model).entry.prices is not None else "auto"
 
 
 def first_fill(case: Case) -> Fill:
@@ -286,7 +298,7 @@ def _policy(case: Case) -> Policy:
 
 
 def _environ(case: Case) -> dict[str, str]:
-    return {"INFOLD_WINDOW": str(case.window), "INFOLD_COMPACTION_PRICE": "on" if case.priced else "off"}
+    return {"INFOLD_WINDOW": str(case.window), "INFOLD_COMPACTION_PRICED": case.priced}
 
 
 class Conversation:
@@ -465,35 +477,46 @@ PLAYERS: dict[str, Callable[[Case, Provider], None]] = {
 
 def table(found: list[tuple[Case, Fill]]) -> str:
     """Lay the fills out, a row for each model and way in; `r`: that request was refused once and recovered."""
-    window = [(case, fill) for case, fill in found if not case.priced]
+    usual = [(case, fill) for case, fill in found if case.window == WINDOW]
     lines = [
         f"First compaction in per cent of the usable window ({found[0][0].usable:,} of {WINDOW:,}), by the provider's own count.",
-        "r: refused once and recovered within the request; R: refused, and the caller has to see to it.",
-        f"{'':37}{'with usage':^32}{'without usage':^32}",
-        f"{'model':19}{'entry point':18}" + 2 * "".join(f"{name:>8}" for name in COUNTS) + "   reason",
+        "r: refused once and recovered within the request; R: refused, and the caller has to see to it; $: folded for its price.",
+        "",
+        'By the window alone (priced = "never")',
+        *_rows([(case, fill) for case, fill in usual if case.priced == "never"], COUNTS),
+        "",
+        'By default (priced = "auto"), with the models that have a price at a paid address',
+        *_rows([(case, fill) for case, fill in usual if case.priced != "never"], PRICED_COUNTS),
+        "",
+        "By default, window 200,000 (Session recovers, factor 1, with usage)",
     ]
+    for case, fill in found:
+        if case.window != WINDOW:
+            saving = f", expected saving ${fill.saving}" if fill.saving else ""
+            lines.append(f"{case.model:19}{fill.percent:6.0f} %   {fill.reason}, {fill.calls} calls{saving}")
+    return "\n".join(lines)
+
+
+def _rows(found: list[tuple[Case, Fill]], counts: Sequence[str]) -> Iterator[str]:
+    width = 8 * len(counts)
+    yield f"{'':37}{'with usage':^{width}}{'without usage':^{width}}"
+    yield f"{'model':19}{'entry point':18}" + 2 * "".join(f"{name:>8}" for name in counts) + "   reason"
     for model in MODELS:
         for entry in PLAYERS:
-            row = [(case, fill) for case, fill in window if (case.model, case.entry) == (model, entry)]
+            row = [(case, fill) for case, fill in found if (case.model, case.entry) == (model, entry)]
             cells = [
                 next((shown(c, f) for c, f in row if (c.reports, c.count) == (reports, count)), "-")
                 for reports in (True, False)
-                for count in COUNTS
+                for count in counts
             ]
             reasons = "/".join(sorted({fill.reason for _, fill in row}))
-            lines.append(f"{model:19}{entry:18}" + "".join(f"{cell:>8}" for cell in cells) + f"   {reasons}")
-    lines += ["", "With folds for their price, window 200,000 (Session recovers, factor 1, with usage)"]
-    for case, fill in found:
-        if case.priced:
-            lines.append(
-                f"{case.model:19}{fill.percent:6.0f} %   {fill.reason}, {fill.calls} calls, expected saving ${fill.saving}"
-            )
-    return "\n".join(lines)
+            yield f"{model:19}{entry:18}" + "".join(f"{cell:>8}" for cell in cells) + f"   {reasons}"
 
 
 def shown(case: Case, fill: Fill) -> str:
     """Return one cell."""
-    mark = "" if not fill.refusals else "R" if case.entry in ("fit", "Session") else "r" * fill.refusals
+    price = "$" if fill.reason == "price" else ""
+    mark = price if not fill.refusals else "R" if case.entry in ("fit", "Session") else "r" * fill.refusals
     return f"{fill.percent:.0f}{mark}"
 
 

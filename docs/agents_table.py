@@ -35,12 +35,31 @@ def _agents(record: Record) -> Iterator[str]:
         yield f"| {' | '.join((row['agent'], row['version'] or 'none', row['wire'], *results))} |"
 
 
+def _outputs(record: Record) -> Iterator[str]:
+    yield "| agent | version | window | result | most output | least output | requests | refused | folds | first fold at |"
+    yield "|---|---|---|---|---|---|---|---|---|---|"
+    for row in record["rows"]:
+        names = ("window_tokens", "result", "most_tokens", "least_tokens", "requests", "refused", "folds")
+        values = [f"{row[name]:,}" if isinstance(row[name], int) else row[name] for name in names]
+        yield f"| {' | '.join((row['agent'], row['version'] or 'none', *values))} | {row['first_fold']:.0%} |"
+
+
 def _frameworks(record: Record) -> Iterator[str]:
     yield "| framework | plug | package | tests | result |"
     yield "|---|---|---|---|---|"
     for row in record["rows"]:
         package = f"{row['package']} {row['version']}".strip()
         yield f"| {row['framework']} | `{row['plug']}` | {package} | {row['tests']} | {row['result']} |"
+
+
+def _suites(record: Record) -> Iterator[str]:
+    """A line for each suite; the tests that fail only with infold are named."""
+    yield "| suite | files | tests | requests with infold | failed | failed without infold too | new failures |"
+    yield "|---|---|---|---|---|---|---|"
+    for row in record["rows"]:
+        counts = (row["files"], row["tests"], row["requests"], row["failed"], row["failed_bare"], len(row["new"]))
+        yield f"| {row['package']} | {' | '.join(f'{count:,}' for count in counts)} |"
+        yield from (f"| `{test}` | | | | | | |" for test in row["new"])
 
 
 def _wheels(record: Record) -> Iterator[str]:
@@ -115,7 +134,9 @@ class Table(NamedTuple):
 
 TABLES = (
     Table(GUIDES / "agents.md", "agents", _agents),
+    Table(GUIDES / "agents.md", "agent_outputs", _outputs),
     Table(GUIDES / "integrations.md", "frameworks", _frameworks),
+    Table(GUIDES / "integrations.md", "suites", _suites),
     Table(GUIDES / "deploy.md", "gateway", _sizes),
     Table(GUIDES / "deploy.md", "replicas", _replicas),
     Table(REFERENCE / "versions.md", "wheels", _wheels),

@@ -33,8 +33,12 @@ ENGINE = "python benchmarks/engine.py --write"
 STORES = "python benchmarks/stores.py --write"
 
 PEERS = "python benchmarks/peers.py --write"
+UNPRICED = "infold, no prices"
+"""The strategy of infold where tokens cost nothing or their price is not known: the window alone is a reason to fold."""
+
 SHOWN = {
     "infold": "`infold`",
+    UNPRICED: "`infold`, by the window alone",
     "harness clear results and inputs, usage": "pydantic-ai-harness, results and inputs cleared",
     "inspect summary": "inspect_ai, summary",
     "langchain summarisation, usage": "LangChain, summarisation",
@@ -179,19 +183,20 @@ def _peer_rows(peers: Record) -> Iterator[Row]:
         return
     yield (
         "sessions and windows where `infold` has no fault and the cheapest peer without one does not cost less",
-        _won(cells),
+        _won(cells, "infold"),
         command,
     )
+    yield "the same by the window alone, as where no price is known", _won(cells, UNPRICED), command
     for strategy, name in SHOWN.items():
         found = [row for row in cells.get(("trajectory", 60_000), ()) if row["strategy"] == strategy]
         for row in found:
             yield f"cost of a 150-step trajectory in 60k: {name}", _cost(row), command
 
 
-def _won(cells: Mapping[tuple[str, int], list[Record]]) -> str:
+def _won(cells: Mapping[tuple[str, int], list[Record]], strategy: str) -> str:
     won = 0
     for rows_of_cell in cells.values():
-        own = next(row for row in rows_of_cell if row["strategy"] == "infold")
+        own = next(row for row in rows_of_cell if row["strategy"] == strategy)
         others = [row for row in rows_of_cell if not row["strategy"].startswith("infold") and row["safe"]]
         won += own["safe"] and all(own["figures"]["cost"] <= row["figures"]["cost"] for row in others)
     return f"{won} of {len(cells)}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     __version__: str
     from infold.catalogue import Override, Prices
-    from infold.core.budget import Window
+    from infold.core.budget import AskedOutput, Window
     from infold.core.entries import Checkpoint
     from infold.core.events import (
         CacheMissed,
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         InstructionStubbed,
         MediaNotStored,
         NotManaged,
+        OutputLowered,
         PluginFailed,
         PreparationDiscarded,
         PreparedAhead,
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
         ModelUnreachable,
         OrphanResult,
         PolicyError,
+        PromptTooLarge,
         RequestRefused,
         SessionReentered,
         SettingsError,
@@ -115,6 +117,7 @@ __all__ = [
     "Additions",
     "Amount",
     "Answer",
+    "AskedOutput",
     "AssistantMessage",
     "AsyncSession",
     "BrokenInput",
@@ -151,6 +154,7 @@ __all__ = [
     "ModelUnreachable",
     "NotManaged",
     "OrphanResult",
+    "OutputLowered",
     "Override",
     "PluginFailed",
     "Policy",
@@ -159,6 +163,7 @@ __all__ = [
     "PreparedAhead",
     "Preview",
     "Prices",
+    "PromptTooLarge",
     "PrunePolicy",
     "Pruned",
     "Ready",
@@ -228,12 +233,12 @@ __all__ = [
 
 _NAMES = {
     "infold.catalogue": "Override Prices",
-    "infold.core.budget": "Window",
+    "infold.core.budget": "AskedOutput Window",
     "infold.core.entries": "Checkpoint",
     "infold.core.events": (
         "CacheMissed Clipped Compacted CompactionVetoed Event Exceeded FailedOpen InstructionStubbed "
-        "MediaNotStored NotManaged PluginFailed PreparationDiscarded PreparedAhead Pruned Rejected Repaired "
-        "Restored StubRepeated SummariserPaused SummariserResumed SummaryProgressed SummaryRejected "
+        "MediaNotStored NotManaged OutputLowered PluginFailed PreparationDiscarded PreparedAhead Pruned Rejected "
+        "Repaired Restored StubRepeated SummariserPaused SummariserResumed SummaryProgressed SummaryRejected "
         "WindowFound"
     ),
     "infold.core.judge": "Answer ModelAnswer",
@@ -245,8 +250,8 @@ _NAMES = {
     "infold.core.summary_request": "Additions SummaryRequest",
     "infold.errors": (
         "BrokenInput DuplicateId FormatError HistoryChanged IllegalCut InfoldError KeyRefused LogError "
-        "ModelBusy ModelError ModelOverflow ModelUnreachable OrphanResult PolicyError RequestRefused "
-        "SessionReentered SettingsError StoreBroken StoreClosed StoreConflict StoreError SummaryFailed "
+        "ModelBusy ModelError ModelOverflow ModelUnreachable OrphanResult PolicyError PromptTooLarge "
+        "RequestRefused SessionReentered SettingsError StoreBroken StoreClosed StoreConflict StoreError SummaryFailed "
         "UndecodableLog UnknownFormat UnknownKeyword UnknownModel UnknownPreset UnknownReference "
         "UnknownSession UnusableKey UsageError WindowExceeded"
     ),

@@ -1,5 +1,6 @@
-"""The command `infold`, also as `python -m infold`; without its packages it names the extra to install.
+"""The command `infold`, also as `python -P -m infold`; without its packages it names the extra to install.
 
+Without `-P` Python looks into the current folder first, before anything here runs, and imports a project's own `infold.py`.
 Imports nothing but the standard library, because a bare install starts it.
 """
 

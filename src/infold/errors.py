@@ -31,7 +31,8 @@
     │   ├── RequestRefused    the provider does not take the request as it is
     │   ├── SummaryFailed     a compaction that its policy gives up without a summary
     │   └── ModelOverflow     a model refused a request as too large for it
-    └── WindowExceeded        the user can act: even the smallest view is larger than the window
+    ├── WindowExceeded        the user can act: even the smallest view is larger than the window
+    └── PromptTooLarge        the user can act: a client's system prompt and tools leave no room for a conversation
 
 Branches say who can act. Each error keeps its numbers and names as attributes and ends its message with what
 to do.
@@ -306,9 +307,33 @@ class WindowExceeded(InfoldError):
                 "can be left out; look at what it answered, or set the model's window to what it takes"
             )
             return
+        if overhead_tokens > usable_tokens:
+            super().__init__(
+                f"the system prompt and tools alone are {overhead_tokens:,} tokens, the usable window is {usable_tokens:,}; "
+                "shorten the system prompt, offer fewer tools, lower the reserve or choose a larger model"
+            )
+            return
         super().__init__(
             f"the smallest view is {view}, the usable window is {usable_tokens:,}; shorten the system prompt or the newest "
             "message, offer fewer tools, lower the reserve or choose a larger model"
+        )
+
+
+class PromptTooLarge(InfoldError):
+    """The system prompt and the tools of a client's request leave no room for a conversation, so it is not sent.
+
+    The words must not be those of a provider's refusal for size, at which agents compact and try again.
+    """
+
+    def __init__(self, *, overhead_tokens: int, usable_tokens: int, window_tokens: int) -> None:
+        self.overhead_tokens = overhead_tokens
+        self.usable_tokens = usable_tokens
+        self.window_tokens = window_tokens
+        super().__init__(
+            f"infold did not send this request: its system prompt and tools take about {overhead_tokens:,} tokens, and only "
+            f"{usable_tokens:,} of the model's {window_tokens:,} can be used for the prompt, so that no room is left for a "
+            "conversation; serve the model with more context and set that as infold's window (--window), offer fewer tools, or "
+            "shorten the system prompt"
         )
 
 

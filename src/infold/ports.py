@@ -177,8 +177,21 @@ class MediaStore(Protocol):
         ...
 
 
+@runtime_checkable
+class FactStore(Protocol):
+    """Remembers what a provider showed about an account, for all sessions and processes; not deleted with any session."""
+
+    def remember(self, account: str, fact: str) -> None:
+        """Remember a fact about an account, which is stored as a keyed hash; raise `StoreBroken` if that fails."""
+        ...
+
+    def remembers(self, account: str, fact: str) -> bool:
+        """Return whether this was remembered of this account."""
+        ...
+
+
 class FullStore(Store, Archive, Finder, Protocol):
-    """All three; what infold's own stores are. They are a `MediaStore` too, which another store need not be."""
+    """All three; what infold's own stores are. They are a `MediaStore` and a `FactStore` too, which another need not be."""
 
 
 class OpenedStore(FullStore, Protocol):

@@ -34,7 +34,7 @@ def test_every_name_of_the_documents_is_on_the_page() -> None:
 
 
 def test_every_call_on_the_page_exists() -> None:
-    """Each `infold.…`, and each attribute of a public class, that the right column names can be imported by that name."""
+    """B45: each `infold.…`, and each attribute of a public class, that the right column names can be imported by that name."""
     calls = [found for row in rows() for name in CODE.findall(row[1]) if (found := CALL.fullmatch(name))]
 
     assert len(calls) > 60

@@ -189,6 +189,7 @@ def test_table_shows_what_was_recorded(tmp_path: Path) -> None:
         "command": "python peers",
         "rows": [
             {**cell, "strategy": "infold", "figures": figures},
+            {**cell, "strategy": "infold, no prices", "figures": {**figures, "cost": 0.87}},
             {**cell, "strategy": "inspect summary", "figures": {**figures, "cost": 0.86, "over_window": 3}},
         ],
     }
@@ -204,5 +205,6 @@ def test_table_shows_what_was_recorded(tmp_path: Path) -> None:
     assert "| code 3.6 | `python benchmarks/estimate_error.py --write` |" in fresh
     assert "| 0.98 times | `python formats` |" in fresh
     assert "| 1 of 1 | `python peers` |" in fresh
+    assert "by the window alone, as where no price is known | 0 of 1 | `python peers` |" in fresh
     assert "| 0.86, 3 calls over the window | `python peers` |" in fresh
     assert "Run on a machine." in fresh

@@ -1,4 +1,4 @@
-"""Hold the size of the program: files, lines, fragments and names that stand for two things (style.md sections 2 and 5)."""
+"""Hold the size of functions and packages; find fragments and names that stand for two things (style.md sections 2 and 5)."""
 
 import ast
 from collections import Counter, defaultdict
@@ -9,13 +9,12 @@ import pytest
 from infold.cli.main import VERBS
 
 from .layers import named_modules
-from .sources import PROJECT, Source, modules
+from .sources import Source, modules
 
-MOST_SOURCE_FILES = 255
-MOST_FILES = 25
-LONGEST_MODULE = LONGEST_TEST_MODULE = 800
+MOST_FILES = 30
 LONGEST_FRAGMENT = 59
-LONGEST_FUNCTION, MOST_PARAMETERS = 50, 6
+LONGEST_FUNCTION = 60
+MOST_PARAMETERS = 6
 EXEMPT = {("infold.session.fit", "fit"), ("infold.session.settings", "resolve_settings")}
 """Functions that may have more parameters: each option of the front door is a keyword, there and where it is resolved."""
 
@@ -30,13 +29,8 @@ GENERATED = {"infold.core.weights"}
 """Data that a benchmark writes."""
 
 
-def test_source_files_are_few() -> None:
-    """The package has at most 255 files: 240, a plug for each of ten frameworks, and what new users asked for."""
-    assert len(modules()) <= MOST_SOURCE_FILES
-
-
 def test_packages_are_small() -> None:
-    """No package has more than 25 files, without those that are generated."""
+    """No package has more than 30 files, without those that are generated."""
     written = [source for source in modules() if source.name not in GENERATED]
     files = Counter(source.name if source.package else source.name.rpartition(".")[0] for source in written)
 
@@ -61,22 +55,16 @@ def test_no_types_share_a_name() -> None:
 
 @pytest.mark.slow
 def test_modules_are_within_the_sizes() -> None:
-    """No module over 800 lines, no function over 50, none with more than 6 parameters besides `self`."""
+    """No function over 60 lines, and none outside the command line with more than 6 parameters besides `self`."""
     found = [
         f"{source.name}: {large}"
         for source in modules()
         for large in oversized(source.text)
         if (source.name, large.partition(",")[0]) not in EXEMPT
+        if not (source.name.startswith("infold.cli.") and large.endswith("parameters"))
     ]
 
     assert found == [], "\n".join(found)
-
-
-def test_test_modules_are_within_their_size() -> None:
-    """No test module is over 800 lines."""
-    lengths = {path.name: _lines(path.read_text("utf-8")) for path in (PROJECT / "tests").rglob("*.py")}
-
-    assert {name: lines for name, lines in lengths.items() if lines > LONGEST_TEST_MODULE} == {}
 
 
 def fragments() -> list[str]:
@@ -148,9 +136,6 @@ def type_names(source: str) -> set[str]:
 
 def oversized(source: str) -> Iterator[str]:
     """Yield what is too large in a module, with its size."""
-    lines = _lines(source)
-    if lines > LONGEST_MODULE:
-        yield f"module: {lines} lines"
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
@@ -169,15 +154,14 @@ def test_types_are_read_as_written() -> None:
 
 
 def test_oversized_code_is_reported() -> None:
-    """A long module, a long function and a long list of parameters are each reported; the limits themselves are not."""
+    """A long function and a long list of parameters are each reported; the limits themselves are not."""
     many = ", ".join("abcdefg")
 
-    assert list(oversized("\n" * 801)) == ["module: 801 lines"]
-    assert list(oversized("def f():\n" + "    x = 1\n" * 50)) == ["f, line 1: 51 lines"]
+    assert list(oversized("def f():\n" + "    x = 1\n" * 60)) == ["f, line 1: 61 lines"]
     assert list(oversized(f"def f({many}): ...")) == ["f, line 1: 7 parameters"]
     assert list(oversized(f"class A:\n    def f(self, *, {many}): ...")) == ["f, line 2: 7 parameters"]
-    assert list(oversized("def f(a, b, c, *d, e, **f): ...\n" + "x = 1\n" * 799)) == []
-    assert list(oversized("class A:\n    def f(self, a, b, c, d, e, f):\n" + "        x = 1\n" * 49)) == []
+    assert list(oversized("def f(a, b, c, *d, e, **f): ...\n" + "x = 1\n" * 59)) == []
+    assert list(oversized("class A:\n    def f(self, a, b, c, d, e, f):\n" + "        x = 1\n" * 59)) == []
 
 
 def _parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:

@@ -1,9 +1,7 @@
 """Every behaviour has a state, a place and a proof, and the page that lists them is up to date."""
 
 import re
-from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
-from operator import attrgetter
 from types import ModuleType
 
 import pytest
@@ -78,15 +76,6 @@ def test_page_tells_of_every_id() -> None:
     told = re.findall(r"^- \*\*([SB][\d.]+)\*\*", prose, re.MULTILINE)
 
     assert told == list(BEHAVIOURS)
-
-
-def test_page_names_what_exists() -> None:
-    """Each name of ours that the page gives for a document's is there."""
-    named = sorted(set(re.findall(r"`core\.(\w+)\.([\w.]+)`", PAGE.partition("\n## State\n")[0])))
-
-    assert len(named) > 30
-    for module, name in named:
-        attrgetter(name)(import_module(f"infold.core.{module}"))
 
 
 def test_tables_are_up_to_date() -> None:

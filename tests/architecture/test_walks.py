@@ -24,7 +24,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from inspect import CO_OPTIMIZED
 from pathlib import Path
 from types import FrameType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import httpx2
 import pytest
@@ -46,23 +46,15 @@ from infold.ports import Calling, Heard, ModelRequest, Replied, Said
 from infold.settings import read_settings
 from infold.stores.memory import MemoryStore
 
-
-class Ceiling(NamedTuple):
-    """The most files and functions that a walk may run through."""
-
-    files: int
-    functions: int
-
-
 TOUR = Path(__file__).parents[2] / "docs" / "tour.md"
 
 CEILINGS = {
-    "fit": Ceiling(files=26, functions=279),
-    "session": Ceiling(files=40, functions=439),
-    "gateway": Ceiling(files=55, functions=698),
-    "agent": Ceiling(files=40, functions=305),
+    "fit": 31,
+    "session": 47,
+    "gateway": 67,
+    "agent": 48,
 }
-"""A walk that needs a higher ceiling needs a reason in its commit."""
+"""The most files of a walk: a fifth more than when this was written. Functions are only reported."""
 
 PROJECT = Path(__file__).parents[2]
 SOURCE = PROJECT / "src"
@@ -76,11 +68,10 @@ Walked: TypeAlias = dict[str, list[str]]
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CEILINGS)
 def test_a_walk_stays_below_its_ceiling(name: str) -> None:
-    """A walk runs through no more files and functions than its ceiling says."""
-    walked, ceiling = trace_in_new_process(name), CEILINGS[name]
+    """B47: a walk runs through no more files than its ceiling says."""
+    walked = trace_in_new_process(name)
 
-    assert 0 < len(walked) <= ceiling.files, report(name, walked)
-    assert sum(map(len, walked.values())) <= ceiling.functions, report(name, walked)
+    assert 0 < len(walked) <= CEILINGS[name], report(name, walked)
 
 
 @pytest.mark.parametrize("name", CEILINGS)
@@ -115,8 +106,8 @@ def trace_in_new_process(name: str) -> Walked:
 
 def report(name: str, walked: Walked) -> str:
     """Return a walk as text: its sums against the ceiling, then each file with its functions."""
-    ceiling, functions = CEILINGS[name], sum(map(len, walked.values()))
-    sums = f"{name}: {len(walked)} files (ceiling {ceiling.files}), {functions} functions (ceiling {ceiling.functions})"
+    functions = sum(map(len, walked.values()))
+    sums = f"{name}: {len(walked)} files (ceiling {CEILINGS[name]}), {functions} functions"
     return "\n".join([sums, *(f"  {path} ({len(names)}): {', '.join(names)}" for path, names in walked.items())])
 
 
@@ -175,7 +166,7 @@ def walk_fit(trace: Trace) -> None:
     with trace:
         fitted = fit(messages, window=16_000)
 
-    assert len(fitted.messages) < len(messages)
+    assert length(fitted.messages) < length(messages) / 2
 
 
 def walk_session(trace: Trace) -> None:
@@ -193,7 +184,7 @@ def walk_session(trace: Trace) -> None:
         session.record(completion({"role": "assistant", "content": "Done."}))
 
     assert len(asked) == 1
-    assert len(ready.messages) < len(messages)
+    assert length(ready.messages) < length(messages) / 2
 
 
 def walk_gateway(trace: Trace) -> None:
@@ -224,7 +215,7 @@ def walk_gateway(trace: Trace) -> None:
 
     assert reply.content == STREAM
     assert [request.get("stream", False) for request in requests] == [False, True]
-    assert len(requests[-1]["messages"]) < len(history(steps=25))
+    assert length(requests[-1]["messages"]) < length(history(steps=25)) / 2
 
 
 def walk_agent(trace: Trace) -> None:
@@ -262,6 +253,11 @@ WALKS: dict[str, Callable[[Trace], None]] = {
 # What the walks are given.
 
 SUMMARY = "The feed is being ported to JSON, one part of ferry/ after the other. Every edit so far went well."
+
+
+def length(messages: object) -> int:
+    """Return the length of messages as JSON."""
+    return len(json.dumps(messages))
 
 
 def history(*, steps: int) -> list[Item]:

@@ -44,7 +44,27 @@ def test_stores_open_at_once(postgres: str) -> None:
         rows = connection.execute("SELECT number, name FROM infold_migrations").fetchall()
 
     assert len(stores) == 6
-    assert rows == [(1, "sessions"), (2, "words"), (3, "indexed"), (4, "media"), (5, "index")]
+    assert rows == [(1, "sessions"), (2, "words"), (3, "indexed"), (4, "media"), (5, "index"), (6, "facts")]
+
+
+@pytest.mark.parametrize(("stated", "used"), [("off", "on"), ("local", "local"), ("remote_apply", "remote_apply")])
+def test_a_commit_is_on_the_servers_disk(postgres: str, stated: str, used: str) -> None:
+    """B13: where the database acknowledges commits before they are on its disk, infold's own do not; other choices hold."""
+    with PostgresStore(postgres) as store, psycopg.connect(postgres, autocommit=True) as connection:
+        connection.execute("CREATE TABLE seen (setting text)")
+        connection.execute(
+            "CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS "
+            "$$BEGIN INSERT INTO seen VALUES (current_setting('synchronous_commit')); RETURN NULL; END$$"
+        )
+        connection.execute("CREATE TRIGGER noting AFTER INSERT ON infold_entries EXECUTE FUNCTION note()")
+        name = connection.info.dbname
+        connection.execute(f'ALTER DATABASE "{name}" SET synchronous_commit = {stated}'.encode())
+        store.close()
+        with PostgresStore(postgres) as opened:
+            for at in range(8):  # often enough for a statement to be prepared
+                opened.append(ONE, user_entries("a", prefix=f"{at}-"), expected=at)
+
+        assert connection.execute("SELECT DISTINCT setting FROM seen").fetchall() == [(used,)]
 
 
 def test_reader_under_way_holds_nothing(postgres: str) -> None:

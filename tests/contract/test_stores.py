@@ -1,13 +1,16 @@
 """Every store keeps every rule."""
 
+import pickle
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from copy import copy
 from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from infold.core.entries import Entry
+from infold.errors import UsageError
 from infold.ports import FullStore, MediaStore, SessionKey
 from infold.stores.memory import MemoryStore
 from infold.stores.postgres import PostgresStore
@@ -42,6 +45,14 @@ def test_postgres_keeps_the_rule(rule: Rule, postgres: str) -> None:
 def test_own_stores_keep_media(kind: type) -> None:
     """B35: each of infold's own stores keeps the bytes of media, so that their rules are tried on it."""
     assert issubclass(kind, MediaStore)
+
+
+def test_a_store_cannot_be_pickled(tmp_path: Path, postgres: str) -> None:
+    """A store handed to another process, or copied, is refused with what to do instead; no connection string is written."""
+    for store in (MemoryStore(), SqliteStore(tmp_path / "sessions.db"), PostgresStore(postgres)):
+        for act in (pickle.dumps, copy):
+            with store, pytest.raises(UsageError, match=r"cannot be pickled or copied.*open_store"):
+                act(store)
 
 
 def test_contract_is_one_call() -> None:

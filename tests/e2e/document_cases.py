@@ -13,7 +13,8 @@ __all__ = ["CASES", "CONTINUE", "FIRST", "SECOND", "THIRD", "Case"]
 class Case(Struct, frozen=True):
     """A preset, the window it is held against, usage that is just below its trigger, and usage that is just over it.
 
-    `tail` is what stays word for word of the three turns before the compaction, in lines; `prefix` opens the summary's text.
+    `tail` is what stays word for word of the three turns before the compaction, in lines; `prefix` opens the summary's text;
+    `continues`: a message asks to go on after it.
     """
 
     preset: str
@@ -24,6 +25,7 @@ class Case(Struct, frozen=True):
     over: Usage
     tail: tuple[str, ...] = ()
     prefix: str = ""
+    continues: bool = True
 
     def shows_notes(self, notes: str) -> list[str]:
         """How a view opens after a compaction."""
@@ -65,6 +67,7 @@ CASES = (
         Usage(100_000, 10_000),
         (*SECOND, *THIRD),
         "[Conversation Summary]\n",
+        continues=False,
     ),
     # S1.9: the reply's ceiling again; two fetched pages are within the tail's 15,000 tokens, which begins inside the first turn.
     Case(

@@ -1,5 +1,6 @@
 """`fit` over every transcript: the invented ones, and the real ones where they are at hand."""
 
+import re
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
@@ -18,6 +19,9 @@ from infold.transcripts.write import to_anthropic, to_openai_chat
 WINDOWS = (8_000, 32_000, 128_000)
 MOST_SESSIONS = 10
 """tau and tau2 hold hundreds of dialogues of one kind; the longest are enough."""
+LATER = re.compile(r' \(later: "[^\n]*?"\)(?=\s|\Z|""")')
+"""What the user said later, which stands behind a sentence."""
+
 STUB_CHARACTERS = 150
 """How much of an instruction a one-line stub shows, a little less than the fold's own figure."""
 
@@ -81,7 +85,7 @@ def test_every_session_fits_every_window(entry: dict[str, Any]) -> None:
 def check_numbers(error: WindowExceeded, window: int) -> None:
     """The error's numbers are true: the part that cannot be folded is over what is usable."""
     assert error.floor_tokens > error.usable_tokens
-    assert error.floor_tokens > error.overhead_tokens > error.usable_tokens
+    assert error.floor_tokens >= error.overhead_tokens > error.usable_tokens
     assert error.usable_tokens < window
 
 
@@ -104,7 +108,7 @@ def check_first_request(fitted: Fitted, sent: tuple[Message, ...]) -> None:
     wanted = next(genuine_texts(fitted.report.history), "")
     text = " ".join(part.text for message in sent for part in message.parts if isinstance(part, TextPart))
 
-    assert flat(wanted)[:STUB_CHARACTERS] in flat(text)
+    assert flat(wanted)[:STUB_CHARACTERS] in flat(LATER.sub("", text))
 
 
 def genuine_texts(messages: tuple[Message, ...]) -> Iterator[str]:

@@ -18,6 +18,7 @@ import pytest
 from infold.errors import StoreBroken, UsageError
 from infold.ports import FullStore
 from infold.session.async_session import AsyncSession
+from infold.session.report import Ready
 from infold.session.session import Session
 from infold.stores.postgres import PostgresStore
 from infold.stores.sqlite import SqliteStore
@@ -139,7 +140,7 @@ async def live(store: FullStore, name: str, way: Way, trap: Trap, awaited: bool)
                 break
             outcome = await called_again(session, move, trap)
         acknowledged.append(move.takes_in)
-        if outcome is not None:
+        if isinstance(outcome, Ready):
             check_ready(outcome)
     check_messages(store, key, list(filter(None, acknowledged)))
     check_lock(store, key)

@@ -71,7 +71,9 @@ def is_caught(summary: BadSummary) -> bool:
         return True
     if summary.missing:
         return all(rule in found.view for rule in summary.missing)
-    bare = [re.split(r" \((?:not found|the |revoked|this )", _MARKS.sub("", one))[0] for one in found.touched]
+    if summary.kind == "cut-off":
+        return "cut-off" in found.verdict.faults  # marked, since nothing is known of how the answer ended
+    bare = [re.split(r" \((?:not found|the |later |this )", _MARKS.sub("", one))[0] for one in found.touched]
     return any(one in false or false in one for false in summary.false for one in bare)
 
 

@@ -15,6 +15,7 @@ import openai
 import pytest
 
 from infold.models.embedded import NEEDED
+from infold.session.session import Session
 from infold.testing.script import Say
 from infold.testing.scripted_server import ScriptedServer
 
@@ -24,7 +25,7 @@ from .wrap_scenes import CHAT
 
 pytestmark = pytest.mark.slow
 
-TOKEN = "a-token-that-nobody-guesses"
+TOKEN, PAGE_TOKEN = "a-token-that-nobody-guesses", "a-page-token-that-nobody-guesses"
 ABSENT = [name for name in NEEDED if importlib.util.find_spec(name) is None]
 WINDOW = 1_200
 """Less than the embedded model has, so that it need not read much."""
@@ -109,8 +110,20 @@ def test_it_answers_at_once_with_no_key(tmp_path: Path) -> None:
         "codex -c",
     ):
         assert hint in served.told
-    assert "every provider → the embedded model" in served.told
+    assert "upstreams: anthropic → the embedded model, openai → the embedded model\nnot routed: gemini," in served.told
     assert (tmp_path / "sessions.db").exists()
+
+
+@pytest.mark.skipif(bool(ABSENT), reason=f"{', '.join(ABSENT)} is not installed")
+def test_stored_sessions_keep_their_windows_beside_the_embedded_model(tmp_path: Path) -> None:
+    """B20: a session that another model answered is shown with that model's window, not with the embedded one's."""
+    with Session(str(tmp_path / "old.db"), "old", model="claude-sonnet-5-5", format="openai-chat") as session:
+        session.prepare([{"role": "user", "content": said(0)}])
+        session.record({"choices": [{"message": {"role": "assistant", "content": "yes"}, "finish_reason": "stop"}]})
+    with serving(tmp_path, "--port", "0", "--store", "old.db") as served:
+        [old] = httpx2.get(f"{served.url}/sessions.json").json()["sessions"]
+
+    assert (old["window_tokens"], old["usable_tokens"]) == (session.window_tokens, session.limit_tokens)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -172,18 +185,22 @@ def test_verbose_writes_a_line_for_each_request(tmp_path: Path) -> None:
 def test_an_open_address_needs_a_token(tmp_path: Path) -> None:
     """It is refused at the start, in one line; with a token all is behind it."""
     upstream = ("--upstream", "openai=http://127.0.0.1:9")
+    tokens = {"INFOLD_TOKEN": TOKEN, "INFOLD_PAGE_TOKEN": PAGE_TOKEN}
     status, line = refused(tmp_path, "--host", "0.0.0.0", "--port", "0", *upstream)
-    with serving(tmp_path, "--host", "0.0.0.0", "--port", "0", *upstream, INFOLD_TOKEN=TOKEN) as served:
+    with serving(tmp_path, "--host", "0.0.0.0", "--port", "0", *upstream, **tokens) as served:
         url = served.url.replace("0.0.0.0", "127.0.0.1")
         without = [httpx2.get(f"{url}{path}").status_code for path in ("/", "/metrics", "/v1/models", "/healthz")]
-        known = httpx2.get(f"{url}/metrics", headers={"x-infold-token": TOKEN})
+        known = httpx2.get(f"{url}/metrics", headers={"x-infold-token": PAGE_TOKEN})
         relayed = httpx2.get(f"{url}/t/{TOKEN}/v1/models")
         foreign = httpx2.post(
-            f"{url}/sessions/x/undo", headers={"cookie": f"infold-token={TOKEN}", "origin": "http://evil.test"}
+            f"{url}/sessions/x/undo", headers={"cookie": f"infold-token={PAGE_TOKEN}", "origin": "http://evil.test"}
         )
 
     assert (status, line.count("\n"), "set INFOLD_TOKEN" in line) == (1, 1, True)
     assert without == [401, 401, 401, 200]
     assert (known.status_code, relayed.status_code, foreign.status_code) == (200, 502, 403)
     assert TOKEN not in served.told
+    assert PAGE_TOKEN not in served.told
     assert "/t/$INFOLD_TOKEN/v1" in served.told
+    assert ["Claude Code" in served.told, "--upstream anthropic=https://" in served.told] == [False, True]
+    assert "(opened by INFOLD_PAGE_TOKEN)" in served.told

@@ -57,7 +57,7 @@ def converse(url: str, requests: int, session: str = "ferry", *, first: str = FI
 
 def top(*arguments: str, **environ: str) -> Result:
     """The verb's outcome."""
-    return CliRunner(env={"INFOLD_TOKEN": None, **environ}).invoke(main, ["top", *arguments])
+    return CliRunner(env={"INFOLD_PAGE_TOKEN": None, **environ}).invoke(main, ["top", *arguments])
 
 
 @pytest.mark.slow
@@ -80,14 +80,25 @@ def test_sessions_are_listed_with_their_numbers() -> None:
 
 @pytest.mark.slow
 def test_a_token_is_needed_and_never_shown() -> None:
-    """The error names the ways to give it; the address with a token works and is shown without."""
-    with gateway(token=TOKEN) as (url, _):
-        told = top(url)
-        assert told.exit_code == 1
-        assert "set INFOLD_TOKEN" in told.stderr
-        for shown in (top(f"{url}/t/{TOKEN}"), top(url, INFOLD_TOKEN=TOKEN)):
+    """The error names the ways to give it; the address with a token works and is shown without; the clients' does not."""
+    with gateway(token="a-token-of-all-clients", page_token=TOKEN) as (url, _):
+        for told in (top(url), top(url, INFOLD_PAGE_TOKEN="a-token-of-all-clients")):
+            assert told.exit_code == 1
+            assert "set INFOLD_PAGE_TOKEN" in told.stderr
+        for shown in (top(f"{url}/t/{TOKEN}"), top(url, INFOLD_PAGE_TOKEN=TOKEN)):
             assert shown.exit_code == 0
             assert TOKEN not in shown.output
+
+
+@pytest.mark.slow
+def test_closed_pages_say_how_they_are_opened() -> None:
+    """A gateway without a token for its pages shows no sessions, and its reason is passed on."""
+    with gateway(token=TOKEN) as (url, _):
+        told = top(url, INFOLD_PAGE_TOKEN=TOKEN)
+
+    assert told.exit_code == 1
+    assert "Start the gateway with INFOLD_PAGE_TOKEN" in told.stderr
+    assert len(told.stderr.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -128,7 +139,8 @@ def test_the_screen_is_live_and_numbers_stay_whole(tmp_path: Path, columns: int)
         with terminal(command, folder=tmp_path, environ={**os.environ, "LANG": "C.UTF-8"}, size=(columns, 12)) as shown:
             shown.wait("Port the", "q ends")
             converse(url, 11, "boat")
-            screen = shown.wait("11")
+            shown.wait("11")
+            screen = shown.wait("Port the", times=2)  # a screen may be seen while it is drawn
             rows = [line.rstrip() for line in screen.splitlines() if "Port the" in line]
             shown.type("q")
             assert shown.wait_end() == 0

@@ -65,7 +65,7 @@ def test_the_worked_case(wire: str, tmp_path: Path) -> None:
         assert ("[user] 0001" in record, "[user] 0002" in record) == (True, False)
         assert COMPACTED in shown(scene.requests[-1])[:2]  # some providers want a user's word before it (B12)
         assert turns_in(scene) == ["0005", "0006", "0007"]
-        assert shown(scene.requests[-1])[-1] == CONTINUE
+        assert shown(scene.requests[-1])[-1] == f"user: {prompt(7, 8_000)}"
         assert scene.heard(Pruned) == []
         check_stages(scene, checkpoint, adder)
 
@@ -118,6 +118,16 @@ def test_nothing_older_than_six_turns_is_left_alone(tmp_path: Path) -> None:
 
         assert not any(asked(scene))
         assert turns_in(scene) == [f"{number:04}" for number in range(1, 7)]
+
+
+def test_six_turns_beyond_the_models_window_are_a_safety_step(tmp_path: Path) -> None:
+    """S1.0, B8, B9: turns that the document would keep and the model would refuse are summarised, with the reason `safety`."""
+    with playing(tmp_path, Script(says(REPLY)), "turn-window", Window(20_000, output_tokens=4_000)) as (loop, scene):
+        assert run(loop, [10_000] * 6).ending == "done"
+
+        assert {event.reason for event in scene.heard(Compacted)} == {"safety"}
+        assert turns_in(scene)[-1] == "0006"
+        assert COMPACTED in shown(scene.requests[-1])[:2]
 
 
 # Both fallbacks.

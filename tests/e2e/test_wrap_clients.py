@@ -120,7 +120,7 @@ def test_a_boto3_client_stays_inside_the_window(ask: Callable[..., Item], binds:
         wrapped.close()
 
     assert type(wrapped) is type(client)
-    assert rules.refusals == []
+    assert len(rules.refusals) == int(binds)
     assert len(messages) == 2 * STEPS
     assert len(worker.requests) == STEPS
     assert all(request.tokens <= WINDOW and RULE in str(request.body) for request in worker.requests)
@@ -209,7 +209,7 @@ def test_the_gateway_manages_converse(stream: bool) -> None:
 
             converse_loop(ask)
 
-    assert rules.refusals == []
+    assert len(rules.refusals) == 1
     assert all(request.tokens <= WINDOW and RULE in str(request.body) for request in worker.requests)
     assert worker.summaries == sum(isinstance(event, Compacted) for event in stage.events) >= 2
 

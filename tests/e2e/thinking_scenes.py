@@ -13,6 +13,7 @@ import anthropic
 
 from infold import AsyncSession, Session, SessionSettings, fit, open_store, wrap
 from infold.core.events import Compacted, Event, Rejected
+from infold.ports import FullStore
 from infold.testing.anthropic_rules import BINDING_BETA, AnthropicRefusal, AnthropicRules, CheckedRequest
 from infold.testing.script import Say, ScriptedAnswer, ScriptedRequest, Send, WireReply, count_usage
 from infold.testing.scripted_server import ScriptedServer
@@ -234,14 +235,14 @@ def through_fit(scene: Scene) -> Worker:
     return Worker(scene.steps).run(ask)
 
 
-def through_session(scene: Scene) -> Worker:
+def through_session(scene: Scene, store: FullStore | None = None, name: str = "s") -> Worker:
     """`prepare`, `record`, and `recover` after a refusal; another model opens the session again."""
-    store = open_store("memory")
+    store = store or open_store("memory")
     open_sessions: dict[str, Session] = {}
 
     def ask(worker: Worker) -> Item:
         settings = scene.session_settings(worker.step)
-        session = open_sessions.pop(str(settings.model), None) or Session(store, "s", settings)
+        session = open_sessions.pop(str(settings.model), None) or Session(store, name, settings)
         open_sessions.clear()
         open_sessions[str(settings.model)] = session
         ready = session.prepare(worker.items, system=SYSTEM, tools=TOOLS, output_tokens=400)
@@ -293,7 +294,7 @@ def through_async_session(scene: Scene) -> Worker:
 def through_wrap(scene: Scene) -> Worker:
     """A wrapped client, whose own model writes the summaries."""
     with scene.server() as server, wrap(client_of(server.url), scene.shared_settings()) as client:
-        return Worker(scene.steps).run(lambda worker: _ask(client, scene, worker))
+        return Worker(scene.steps).run(lambda worker: ask_client(client, scene, worker))
 
 
 def through_async_wrap(scene: Scene) -> Worker:
@@ -313,7 +314,7 @@ def through_gateway(scene: Scene) -> Worker:
     with scene.server() as server:
         stage = Stage(server.url, window=WINDOW)
         with serving(stage.app) as url, client_of(url) as client:
-            worker = Worker(scene.steps).run(lambda worker: _ask(client, scene, worker))
+            worker = Worker(scene.steps).run(lambda worker: ask_client(client, scene, worker))
         scene.events += stage.events
         return worker
 
@@ -323,7 +324,8 @@ def client_of(url: str) -> anthropic.Anthropic:
     return anthropic.Anthropic(base_url=url, api_key="k", max_retries=0)
 
 
-def _ask(client: anthropic.Anthropic, scene: Scene, worker: Worker) -> Item:
+def ask_client(client: anthropic.Anthropic, scene: Scene, worker: Worker) -> Item:
+    """Send the worker's next request through a client of the SDK, as the scene says."""
     sent = _sdk_arguments(scene, worker)
     if not scene.streams:
         return _plain(client.messages.create(**sent))

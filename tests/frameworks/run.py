@@ -137,9 +137,13 @@ def row_of(framework: Framework, age: str, requirements: tuple[str, ...]) -> Row
     version = run(UV, "pip", "show", "--python", python, framework.package).stdout
     found = re.search(r"^Version: (\S+)", version, re.MULTILINE)
     module = f"tests/frameworks/test_{framework.module}.py"
-    ended = run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", module) if found else installed
+    options = ("-q", "-p", "no:cacheprovider", "-W", "ignore::ImportWarning")  # CrewAI's own, when it is imported
+    ended = run(python, "-m", "pytest", *options, module) if found else installed
     lines = (ended.stdout or ended.stderr or "").strip().splitlines() or [""]
-    tests = re.sub(r" in .*|, \d+ warnings?", "", lines[-1])
+    counted = [
+        line for line in lines if re.match(r"\d+ (?:passed|failed|skipped|error)", line)
+    ]  # a framework may go on printing
+    tests = re.sub(r" in .*|, \d+ warnings?", "", (counted or lines)[-1])
     result = "passed" if found and ended.returncode == 0 else "failed" if found else "not installed"
     row = Row(framework.name, framework.plug, framework.package, found[1] if found else "", tests, result)
     print(f"{row.framework} {row.version}: {row.tests}", flush=True)

@@ -187,6 +187,42 @@ def test_a_refusal_is_recovered(stream: bool) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("refused", [22, 55])
+def test_a_refusal_after_a_fold_is_recovered(refused: int, stream: bool) -> None:
+    """B44: a request that was folded and is refused all the same is made smaller, in the same session."""
+    infold, client, watch = InfoldChatMiddleware(window=WINDOW), Client(script(), refused), Watch()
+    result = run(agent(infold, client, watch), stream=stream)
+
+    assert any("[Earlier conversation" in message.text for message in client.requests[refused - 1])
+    assert tokens(client.requests[refused]) < tokens(client.requests[refused - 1])
+    assert len(client.requests) == STEPS + 2
+    assert result.text.endswith("Done.")
+    check(client, watch, refused=refused)
+    assert len(list(infold.sessions.store.sessions(""))) == 1
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_empty_reply_is_a_reply(stream: bool) -> None:
+    """B44: a reply without content ends the run as it does without infold, and the session goes on after it."""
+
+    def replies() -> Iterator[list[Content]]:
+        yield from (reads(n) for n in range(20))
+        yield []
+        yield from script(10)
+
+    infold, client, watch = InfoldChatMiddleware(window=WINDOW), Client(replies()), Watch()
+    told = agent(infold, client, watch)
+    session = told.create_session()
+    ended, result = (run(told, text, stream=stream, session=session) for text in (RULE, "Go on."))
+
+    assert ended.text == ""
+    assert result.text.endswith("Done.")
+    assert len(client.requests) == 21 + 11
+    check(client, watch)
+    assert len(list(infold.sessions.store.sessions(""))) == 1
+
+
+@pytest.mark.parametrize("stream", [False, True])
 def test_another_error_is_raised_as_it_is(stream: bool) -> None:
     """B44: an error that is not about size passes through."""
     client = Client(script(), 2, ValueError("no such model"))
@@ -322,3 +358,61 @@ def test_a_wrong_option_is_named() -> None:
     """B44: an option that no plug has is refused with the known ones."""
     with pytest.raises(UsageError, match="windw"):
         InfoldChatMiddleware(windw=3)  # type: ignore[call-arg]
+
+
+def secretive(infold: InfoldChatMiddleware, name: str) -> tuple[Client, Any]:
+    """An agent whose tool shows its secret, and which recalls it."""
+
+    def read_file(path: str) -> str:
+        """Read a file."""
+        return f"{path}: secret-{name} is written here\n" * 120
+
+    def replies() -> Iterator[list[Content]]:
+        yield from (reads(n) for n in range(12))
+        for n, query in enumerate(("secret", "src/a3.py", "1.0, 2.0, 4.0")):
+            yield [Content.from_function_call(f"r{n}", "recall", arguments=json.dumps({"query": query}))]
+        yield [Content.from_text("Done.")]
+
+    client = Client(replies())
+    return client, Agent(client=client, instructions="Read.", tools=[read_file, infold.recall], middleware=[infold])
+
+
+def test_conversations_that_begin_alike_recall_their_own() -> None:
+    """B44: conversations without an id and with the same first words, in turn and at once, are never shown each other's text."""
+    infold, names = InfoldChatMiddleware(window=WINDOW), ("anna", "bert")
+    told = [secretive(infold, name) for name in names * 2]
+
+    async def converse() -> None:
+        await told[0][1].run("Hello")
+        await told[1][1].run("Hello")
+        await asyncio.gather(told[2][1].run("Hello"), told[3][1].run("Hello"))
+
+    asyncio.run(converse())
+    for name, (client, _) in zip(names * 2, told, strict=True):
+        other = {"anna": "secret-bert", "bert": "secret-anna"}[name]
+        contents = [one for sent in client.requests for message in sent for one in message.contents]
+        assert all(other not in str(one.to_dict()) for one in contents)
+        answers = {one.call_id: str(one.result) for one in contents if one.type == "function_result"}
+        assert all(f"secret-{name}" in answers[f"r{n}"] for n in range(3))
+
+
+def test_a_tool_named_recall_is_left_alone() -> None:
+    """B44: an agent's own tool called recall is not taken for infold's, which may be given another name."""
+
+    def recall(query: str) -> str:
+        """Recall a fact of the company."""
+        return f"the company knows {query}"
+
+    def replies() -> Iterator[list[Content]]:
+        yield from (reads(n) for n in range(12))
+        yield [Content.from_function_call("r1", "recall", arguments='{"query": "tides"}')]
+        yield [Content.from_function_call("r2", "infold_recall", arguments='{"query": "src/a0.py"}')]
+        yield [Content.from_text("Done.")]
+
+    infold, client = InfoldChatMiddleware(window=WINDOW, recall_name="infold_recall"), Client(replies())
+    run(Agent(client=client, instructions="Read.", tools=[recall, read_file, infold.recall], middleware=[infold]))
+    contents = [one for message in client.requests[-1] for one in message.contents]
+    answers = {one.call_id: str(one.result) for one in contents if one.type == "function_result"}
+    assert "the company knows tides" in answers["r1"]
+    assert "src/a0.py: all went well" in answers["r2"]
+    assert "with the infold_recall tool" in str([one.to_dict() for one in contents])

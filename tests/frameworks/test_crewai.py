@@ -5,6 +5,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from tempfile import mkdtemp
 from typing import Any
@@ -23,8 +24,8 @@ from crewai.tools import BaseTool
 from crewai.utilities import agent_utils
 from pydantic import ConfigDict
 
-from infold import UsageError
-from infold.core.entries import MessageEntry
+from infold import UsageError, preset
+from infold.core.entries import Amendment, Checkpoint, MessageEntry
 from infold.core.messages import SessionId
 from infold.integrations.crewai import Plug, install, uninstall
 from infold.ports import SessionKey
@@ -38,6 +39,7 @@ pytestmark = [
 RULE = "Read every file. Never touch vendor/."
 STEPS = 60
 WINDOW = 8_192
+KEPT = "[Next, up to the newest messages: excerpts of earlier steps"
 TOO_LARGE = "maximum context length is 8192 tokens, your messages resulted in 9001 tokens"
 
 
@@ -154,7 +156,7 @@ def check(llm: Scripted, watch: Watch) -> None:
         own = {id(message) for message in given}
         new = [message for message in returned if id(message) not in own]
         assert len([message for message in new if message["role"] == "user"]) <= 1
-        assert all(message["role"] in ("user", "tool") for message in new)
+        assert all(message["role"] in ("user", "tool") or KEPT in str(returned) for message in new)
 
 
 def prompts(infold: Plug, count: int) -> list[int]:
@@ -183,6 +185,103 @@ def test_a_long_loop_fits(way: str, watch: Watch) -> None:
     assert tokens(llm.requests[30]) < tokens(llm.requests[29])
     assert str(llm.requests[-1]).count("[Earlier conversation") == 1
     assert len(prompts(infold, 50)) >= 50
+
+
+@pytest.mark.parametrize("way", ["sync", "awaited"])
+def test_kept_steps_come_back_and_are_known(way: str, watch: Watch) -> None:
+    """B44, B52: steps that folds kept are in the agent's list, with their stubs, and come back; nothing is kept or stored
+    twice."""
+    infold, llm = plug(watch, policy=preset("infold").with_memory(0.3)), Scripted(refused=30)
+    made = crew(llm, infold)
+    result = made.kickoff() if way == "sync" else asyncio.run(made.kickoff_async())
+    (key,) = [one.key for one in infold.sessions.store.sessions("")]
+    entries = [entry for _, entry in infold.sessions.store.newest_first(key)]
+    folds = [entry for entry in entries if isinstance(entry, Checkpoint)]
+
+    assert result.raw == "Done."
+    check(llm, watch)
+    assert sum(bool(fold.steps) for fold in folds) >= 10
+    assert not any(isinstance(entry, Amendment) for entry in entries)
+    for sent in llm.requests:
+        ids = [call["id"] for message in sent for call in message.get("tool_calls") or ()]
+        assert len(ids) == len(set(ids))
+    assert KEPT in str(llm.requests[-1])
+
+
+@pytest.mark.parametrize("way", ["sync", "awaited"])
+@pytest.mark.parametrize("refused", [28, 36, 37, 55])
+def test_a_refusal_after_a_fold_is_recovered(refused: int, way: str, watch: Watch) -> None:
+    """B44: a request that was folded and is refused all the same is made smaller; the task goes on, with one session."""
+    infold, llm = plug(watch), Scripted(refused=refused)
+    made = crew(llm, infold)
+    result = made.kickoff() if way == "sync" else asyncio.run(made.kickoff_async())
+
+    assert result.raw == "Done."
+    assert "[Earlier conversation" in str(llm.requests[refused - 1])
+    assert len(llm.requests) == STEPS + 2
+    assert tokens(llm.requests[refused]) < tokens(llm.requests[refused - 1])
+    check(llm, watch)
+    assert len(list(infold.sessions.store.sessions(""))) == 1
+
+
+class RefusingFolds(Scripted):
+    """Refuses each request that is shorter than the one before, once."""
+
+    def call(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
+        before = len(self.requests[-1]) if self.requests else 0
+        if self.refused != len(self.requests) and len(messages) < before:
+            object.__setattr__(self, "refused", len(self.requests) + 1)
+        return super().call(messages, *args, **kwargs)
+
+
+@pytest.mark.parametrize("way", ["sync", "awaited"])
+def test_a_refusal_of_a_fold_is_recovered(way: str, watch: Watch) -> None:
+    """B44: so is each request that was folded just now, whose list is shorter than the one that the agent had."""
+    infold, llm = plug(watch), RefusingFolds()
+    made = crew(llm, infold)
+    result = made.kickoff() if way == "sync" else asyncio.run(made.kickoff_async())
+
+    assert result.raw == "Done."
+    assert len(llm.requests) > STEPS + 2
+    assert llm.answered == STEPS + 1
+    check(llm, watch)
+    assert len(list(infold.sessions.store.sessions(""))) == 1
+
+
+@pytest.mark.parametrize("way", ["sync", "awaited"])
+def test_an_empty_reply_does_not_end_a_task(way: str, watch: Watch) -> None:
+    """B44: CrewAI asks again after a reply without content; infold records it and does not stand in the way."""
+    infold, llm = plug(watch), Scripted(lambda n: "" if n == 20 else native(n, 25))
+    made = crew(llm, infold)
+    bare = Scripted(lambda n: "" if n == 3 else native(n, 5))
+    result = made.kickoff() if way == "sync" else asyncio.run(made.kickoff_async())
+    uninstall()
+    expected = crew(bare, infold).kickoff()
+
+    assert result.raw == expected.raw == "Done."
+    check(llm, watch)
+
+
+def test_an_unchanged_checkpoint_is_the_same_dict(watch: Watch) -> None:
+    """B44: while nothing more is folded, the agent's list has the very checkpoint that it had."""
+    infold, llm = plug(watch), Scripted()
+    crew(llm, infold).kickoff()
+    marked = [next((one for one in sent if "[Earlier" in str(one["content"])), None) for sent in watch.returned]
+    texts = {str(one) for one in marked if one is not None}
+
+    assert len(texts) > 1
+    assert len({id(one) for one in marked if one is not None}) == len(texts)
+
+
+def test_a_plug_that_uninstalls_itself_is_out(watch: Watch) -> None:
+    """B44: `Plug.uninstall` is what `uninstall` is, also twice; then infold can be installed again."""
+    infold = plug(watch)
+    infold.uninstall()
+    infold.uninstall()
+    again = install(window=WINDOW)
+    with pytest.raises(UsageError, match="uninstall"):
+        infold.install()
+    again.uninstall()
 
 
 def test_a_model_without_tools_fits(watch: Watch) -> None:
@@ -242,3 +341,77 @@ def test_a_wrong_option_is_named() -> None:
     """B44: an option that no plug has is refused with the known ones."""
     with pytest.raises(UsageError, match="windw"):
         install(windw=3)  # type: ignore[call-arg]
+
+
+class ReadSecret(ReadFile):
+    secret: str = ""
+
+    def _run(self, path: str) -> str:
+        return f"{path}: {self.secret} is written here\n" * 120
+
+
+def secretive(number: int) -> Any:
+    queries = ("secret", "src/a3.py", "1.0, 2.0")
+    if number <= 12:
+        return native(number, 12)
+    return [call(f"r{number - 13}", "recall", query=queries[number - 13])] if number <= 15 else "Done."
+
+
+def converse(infold: Plug, name: str, told: Crew | None = None) -> tuple[Scripted, Crew]:
+    """Run a task whose tool shows its secret, and which recalls it; in a new crew, or in one that had another's."""
+    tools = [ReadSecret(secret=f"secret-{name}"), infold.recall]
+    llm: Any = Scripted(secretive) if told is None else told.agents[0].llm
+    if told is None:
+        reader = Agent(role="reader", goal="read", backstory="careful", llm=llm, tools=tools, max_iter=300, cache=False)
+        told = Crew(
+            agents=[reader], tasks=[Task(description="Hello", expected_output="words", agent=reader)], cache=False
+        )
+    else:
+        told.agents[0].tools[0].secret = f"secret-{name}"
+        object.__setattr__(llm, "answered", 0)
+        object.__setattr__(llm, "requests", [])
+    told.kickoff()
+    return llm, told
+
+
+def test_crews_that_begin_alike_recall_their_own(watch: Watch) -> None:
+    """B44: tasks with the same words, in turn, in the same crew and at once, are never shown each other's text."""
+    infold = plug(watch)
+    llm, told = converse(infold, "anna")
+    ran = [("anna", llm.requests), ("bert", converse(infold, "bert")[0].requests)]
+    if hasattr(BaseLLM, "summarize_messages"):  # before 1.15 CrewAI itself goes on with the messages of the first start
+        ran.append(("bert", converse(infold, "bert", told)[0].requests))
+    with ThreadPoolExecutor(2) as pool:
+        for name, done in [(name, pool.submit(converse, infold, name)) for name in ("anna", "bert")]:
+            ran.append((name, done.result()[0].requests))
+    for name, requests in ran:
+        other = {"anna": "secret-bert", "bert": "secret-anna"}[name]
+        assert other not in str(requests)
+        results = {one.get("tool_call_id"): str(one["content"]) for sent in reversed(requests) for one in sent}
+        assert all(f"secret-{name}" in results[f"r{n}"] for n in range(3))
+
+
+def test_a_tool_named_recall_is_left_alone(watch: Watch) -> None:
+    """B44: an agent's own tool called recall is run, and not taken for infold's, which may be given another name."""
+
+    class Recall(BaseTool):
+        name: str = "recall"
+        description: str = "Recall a fact of the company."
+
+        def _run(self, query: str) -> str:
+            return f"the company knows {query}"
+
+    def replies(number: int) -> Any:
+        names = {13: ("r1", "recall", "tides"), 14: ("r2", "infold_recall", "src/a1.py")}
+        if number <= 12:
+            return native(number, 12)
+        return [call(names[number][0], names[number][1], query=names[number][2])] if number in names else "Done."
+
+    llm, infold = Scripted(replies), plug(watch, recall_name="infold_recall")
+    tools = [Recall(), ReadFile(), infold.recall]
+    reader = Agent(role="reader", goal="read", backstory="careful", llm=llm, tools=tools, max_iter=300)
+    Crew(agents=[reader], tasks=[Task(description=RULE, expected_output="words", agent=reader)]).kickoff()
+    results = {one.get("tool_call_id"): str(one["content"]) for sent in reversed(llm.requests) for one in sent}
+    assert results["r1"] == "the company knows tides"
+    assert "src/a1.py: all went well" in results["r2"]
+    assert "infold_recall" in str(llm.requests[-1]).replace("'name': 'infold_recall'", "")

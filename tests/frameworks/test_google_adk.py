@@ -19,7 +19,7 @@ from pydantic import Field
 from infold import UsageError
 from infold.core.entries import MessageEntry
 from infold.core.messages import SessionId
-from infold.integrations.google_adk import InfoldPlugin, _takes_functions
+from infold.integrations.google_adk import InfoldPlugin
 from infold.ports import SessionKey
 
 pytestmark = [
@@ -171,6 +171,48 @@ def test_a_refusal_is_recovered() -> None:
     run.check()
 
 
+@pytest.mark.parametrize("refused", [21, 54])
+def test_a_refusal_after_a_fold_is_recovered(refused: int) -> None:
+    """B44: a request that was folded and is refused all the same is made smaller, in the same session."""
+    run = Run(Script(refused=refused))
+    events = asyncio.run(run.ask())
+
+    assert "[Earlier conversation" in str(run.script.sent[refused])
+    assert tokens(run.script.sent[refused + 1]) < tokens(run.script.sent[refused])
+    assert len(run.script.sent) == STEPS + 2
+    assert events[-1].content.parts[0].text == "Done."
+    run.check()
+    assert len(list(run.infold.sessions.store.sessions(""))) == 1
+
+
+class Emptied(Script):
+    """Answers one request with nothing."""
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        async for response in super().generate_content_async(llm_request, stream):
+            if self.number == 20:
+                response.content = None
+            yield response
+
+
+def test_an_empty_reply_is_a_reply() -> None:
+    """B44: a reply without content ends the turn as it does without infold; its usage is recorded, and the session goes on."""
+    run = Run(Emptied(steps=30))
+
+    async def talk() -> list[Any]:
+        await run.ask()
+        return await run.ask("Go on.")
+
+    events = asyncio.run(talk())
+    assert events[-1].content.parts[0].text == "Done."
+    assert len(run.script.sent) == 31
+    run.check()
+    used = [reply.usage.prompt for reply in replies(run.infold, "app:u:one:reader") if reply.usage is not None]
+    assert used[::-1] == [1_000 + n for n in range(31)]
+
+
 def test_another_error_is_raised_as_it_is() -> None:
     """B44: an error that is not about size passes through."""
 
@@ -261,11 +303,12 @@ def test_a_model_recalls_what_was_folded() -> None:
 
 def test_the_recall_tool_is_left_out_where_functions_are_not_taken() -> None:
     """B44: with a provider's own tool the recall tool is not offered, since models refuse both together."""
-    request = LlmRequest(contents=[types.Content(role="user", parts=[types.Part(text="hi")])])
-    assert _takes_functions(request)
+    plugin, request = InfoldPlugin(window=WINDOW), LlmRequest()
+    request.config.tools = [types.Tool(function_declarations=[types.FunctionDeclaration(name="read_file")])]
+    assert plugin._recall_tool(request) is not None
 
     request.config.tools = [types.Tool(google_search=types.GoogleSearch())]
-    assert not _takes_functions(request)
+    assert plugin._recall_tool(request) is None
 
 
 def test_a_short_conversation_is_not_touched() -> None:
@@ -281,3 +324,76 @@ def test_a_wrong_option_is_named() -> None:
     """B44: an option that no adapter has is refused with the known ones."""
     with pytest.raises(UsageError, match="windw"):
         InfoldPlugin(windw=3)  # type: ignore[call-arg]
+
+
+def ask(query: str, name: str = "recall") -> types.Part:
+    return types.Part(function_call=types.FunctionCall(name=name, args={"query": query}))
+
+
+def answers(contents: list[Any]) -> list[str]:
+    parts = [part for content in contents for part in content.parts]
+    return [str(part.function_response.response) for part in parts if part.function_response]
+
+
+def secretive(infold: InfoldPlugin, name: str) -> Run:
+    """A runner whose tool shows its secret, and which recalls it."""
+
+    def read_file(path: str) -> str:
+        """Read a file."""
+        return f"{path}: secret-{name} is written here\n" * 120
+
+    script = Script(steps=12, last=[ask("secret"), ask("src/a3.py"), ask("1.0, 2.0, 4.0")])
+    return Run(script, infold, LlmAgent(name="reader", model=script, instruction="Read.", tools=[read_file]))
+
+
+def test_conversations_that_begin_alike_recall_their_own() -> None:
+    """B44: two users with the same first words, in turn and at once, are never shown each other's text."""
+    infold, names = InfoldPlugin(window=WINDOW), ("anna", "bert")
+    runs = [(name, secretive(infold, name)) for name in names * 2]
+
+    async def converse() -> None:
+        for place, (name, run) in enumerate(runs[:2]):
+            await run.ask("Hello", session=f"in-turn-{place}", user=name)
+        await asyncio.gather(*(run.ask("Hello", session="s", user=name) for name, run in runs[2:]))
+
+    asyncio.run(converse())
+    for name, run in runs:
+        other = {"anna": "secret-bert", "bert": "secret-anna"}[name]
+        assert other not in str(run.script.sent)
+        assert f"secret-{name}" in answers(run.script.sent[-1])[-1]
+
+
+def test_a_tool_named_recall_is_left_alone() -> None:
+    """B44: an agent's own tool called recall is offered and run; infold's has another name, which the stubs name too."""
+
+    def recall(query: str) -> str:
+        """Recall a fact of the company."""
+        return f"the company knows {query}"
+
+    script = Script(steps=12, last=[ask("tides"), ask("src/a0.py", "infold_recall")])
+    run = Run(script, agent=LlmAgent(name="reader", model=script, instruction="Read.", tools=[recall, read_file]))
+    asyncio.run(run.ask())
+
+    *_, company, own = answers(run.script.sent[-1])
+    assert "the company knows tides" in company
+    assert "src/a0.py: all went well" in own
+    assert run.after.offered == {"recall", "read_file", "infold_recall"}
+    assert "with the infold_recall tool" in str(run.script.sent[-1])
+
+
+def test_recall_is_offered_when_it_is_of_use() -> None:
+    """B44: recall is offered once something was folded, and never to an agent without tools."""
+    run = Run(Script(steps=1))
+    asyncio.run(run.ask())
+    assert run.after.offered == {"read_file"}
+
+    script = Script(steps=0)
+    run = Run(script, agent=LlmAgent(name="reader", model=script, instruction="Read."))
+
+    async def chat() -> None:
+        for turn in range(6):
+            await run.ask(f"{turn}: " + "it is so. " * 1_200)
+
+    asyncio.run(chat())
+    assert len(run.after.requests[-1]) < len(run.before.requests[-1])
+    assert run.after.offered == set()

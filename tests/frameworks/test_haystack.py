@@ -19,8 +19,8 @@ from haystack.hooks.compaction import CompactionHook
 from haystack.token_counters import ApproximateTokenCounter
 from haystack.tools import tool
 
-from infold import UsageError
-from infold.core.entries import Checkpoint, MessageEntry
+from infold import UsageError, preset
+from infold.core.entries import Amendment, Checkpoint, MessageEntry
 from infold.core.ledger import CHECKPOINT_MARK
 from infold.integrations.haystack import MARK, InfoldCompactor
 
@@ -143,6 +143,30 @@ def test_a_long_loop_fits() -> None:
     assert sum(isinstance(entry, Checkpoint) for entry in entries) >= 4
 
 
+def test_kept_steps_come_back_and_are_known() -> None:
+    """B44, B52: steps that folds kept are stored by the agent with their stubs, and come back; none is kept or stored twice."""
+    infold, model = Watch(window=WINDOW, policy=preset("infold").with_memory(0.3)), Scripted(script())
+    run(agent(infold, model))
+    check(infold, model)
+    (stored,) = infold.sessions.store.sessions("")
+    entries = [entry for _, entry in infold.sessions.store.newest_first(stored.key)]
+    folds = [entry for entry in entries if isinstance(entry, Checkpoint)]
+
+    assert len(folds) >= 10
+    assert all(fold.steps for fold in folds)
+    assert not any(isinstance(entry, Amendment) for entry in entries)
+    assert sum(isinstance(entry, MessageEntry) for entry in entries) == 1 + len(script_messages())
+    for sent in model.requests:
+        ids = [call.id for message in sent for call in message.tool_calls]
+        assert len(ids) == len(set(ids))
+    assert any("[pruned; recall" in text_of(message) for message in model.requests[-1])
+
+
+def script_messages() -> list[str]:
+    """The messages of the loop that the session holds: each reply but the last, and each result."""
+    return [str(one) for reply in script() for one in (reply, *reply.tool_calls)][:-1]
+
+
 def test_a_long_loop_fits_when_it_is_awaited_and_streamed() -> None:
     """B44: so it is in an agent that is awaited, and in one that streams."""
     awaited, streamed = ((Watch(window=WINDOW), Scripted(script())) for _ in range(2))
@@ -154,6 +178,41 @@ def test_a_long_loop_fits_when_it_is_awaited_and_streamed() -> None:
     for infold, model in (awaited, streamed):
         assert len(model.requests) == STEPS + 1
         check(infold, model)
+
+
+def test_an_empty_reply_is_a_reply() -> None:
+    """B44: Haystack's agent asks again after a reply without content, as it does without infold."""
+
+    def replies() -> Iterator[ChatMessage]:
+        yield from (reads(n) for n in range(20))
+        yield ChatMessage.from_assistant("")
+        yield from script(20)
+
+    infold, model = Watch(window=WINDOW), Scripted(replies())
+    result = run(agent(infold, model))
+
+    assert result["messages"][-1].text == "Done."
+    assert len(model.requests) == 21 + 21
+    check(infold, model)
+    assert len(list(infold.sessions.store.sessions(""))) == 1
+
+
+def test_usage_is_kept_after_a_checkpoint() -> None:
+    """B44: what replies report is recorded, also of those that come back with a checkpoint before them."""
+    infold, model = Watch(window=WINDOW), Scripted(script())
+    run(agent(infold, model))
+    (session,) = infold.sessions.store.sessions("")
+    entries = [entry for _, entry in infold.sessions.store.newest_first(session.key)]
+    replies = [one.message for one in entries if isinstance(one, MessageEntry) and hasattr(one.message, "usage")]
+    given = {
+        message.meta["usage"]["prompt_tokens"]
+        for messages, _ in infold.seen
+        for message in messages
+        if "usage" in message.meta
+    }
+
+    assert len(infold.seen) > 3
+    assert given <= {one.usage.prompt for one in replies if one.usage is not None}
 
 
 def test_what_was_folded_is_stored_once_and_with_its_usage() -> None:
@@ -290,3 +349,69 @@ def test_the_guide_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
     assert "import feed" in text_of(model.requests[-1][-1])
     assert Path("sessions.db").exists()
+
+
+def secretive(infold: InfoldCompactor, name: str) -> tuple[Scripted, Agent]:
+    """An agent whose tool shows its secret, and which recalls it."""
+
+    @tool
+    def read_file(path: str) -> str:
+        """Read a file."""
+        return f"{path}: secret-{name} is written here\n" * 120
+
+    def replies() -> Iterator[ChatMessage]:
+        yield from (reads(n) for n in range(12))
+        for n, query in enumerate(("secret", "src/a3.py", "1.0, 2.0, 4.0")):
+            yield ChatMessage.from_assistant(tool_calls=[ToolCall("recall", {"query": query}, id=f"r{n}")])
+        yield ChatMessage.from_assistant("Done.")
+
+    model = Scripted(replies())
+    hooks: Any = {"before_llm": [CompactionHook(infold, context_window=WINDOW)]}
+    generator = MockChatGenerator(response_fn=model)
+    return model, Agent(chat_generator=generator, tools=[read_file, infold.recall], hooks=hooks, max_agent_steps=200)
+
+
+@pytest.mark.parametrize("session", [None, "team"])
+def test_conversations_that_begin_alike_recall_their_own(session: str | None) -> None:
+    """B44: conversations with the same first words, in turn and at once, are never shown each other's text."""
+    infold, names = InfoldCompactor(window=WINDOW, session=session), ("anna", "bert")
+    told = [secretive(infold, name) for name in names * 2]
+
+    async def at_once() -> list[Any]:
+        hello = [ChatMessage.from_user("Hello")]
+        return await asyncio.gather(*(one.run_async(messages=hello) for _, one in told[2:]))
+
+    results = [run(told[0][1], "Hello"), run(told[1][1], "Hello"), *asyncio.run(at_once())]
+    for name, (model, _), result in zip(names * 2, told, results, strict=True):
+        other = {"anna": "secret-bert", "bert": "secret-anna"}[name]
+        assert all(other not in text_of(message) for sent in model.requests for message in sent)
+        found = [one for message in result["messages"] for one in message.tool_call_results]
+        assert all(other not in str(one.result) for one in found)
+        answers = {one.origin.id: str(one.result) for one in found}
+        assert all(f"secret-{name}" in answers[f"r{n}"] for n in range(3))
+
+
+def test_a_tool_named_recall_is_left_alone() -> None:
+    """B44: an agent with a tool called recall gives infold's another name, which the stubs name too."""
+
+    @tool
+    def recall(query: str) -> str:
+        """Recall a fact of the company."""
+        return f"the company knows {query}"
+
+    def replies() -> Iterator[ChatMessage]:
+        yield from (reads(n) for n in range(12))
+        yield ChatMessage.from_assistant(tool_calls=[ToolCall("recall", {"query": "tides"}, id="r1")])
+        yield ChatMessage.from_assistant(tool_calls=[ToolCall("infold_recall", {"query": "src/a0.py"}, id="r2")])
+        yield ChatMessage.from_assistant("Done.")
+
+    infold, model = InfoldCompactor(window=WINDOW, recall_name="infold_recall"), Scripted(replies())
+    hooks: Any = {"before_llm": [CompactionHook(infold, context_window=WINDOW)]}
+    tools: Any = [recall, read_file, infold.recall]
+    generator = MockChatGenerator(response_fn=model)
+    result = run(Agent(chat_generator=generator, tools=tools, hooks=hooks, max_agent_steps=200))
+    found = [one for message in result["messages"] for one in message.tool_call_results]
+    answers = {one.origin.id: str(one.result) for one in found}
+    assert answers["r1"] == "the company knows tides"
+    assert "src/a0.py: all went well" in answers["r2"]
+    assert any("with the infold_recall tool" in text_of(message) for message in model.requests[-1])

@@ -26,7 +26,8 @@ from inspect_ai.model import (
     get_model,
     modelapi,
 )
-from inspect_ai.tool import Tool, ToolCall, ToolCallError, tool
+from inspect_ai.solver._task_state import sample_state
+from inspect_ai.tool import Tool, ToolCall, ToolCallError, ToolDef, ToolInfo, ToolParams, tool
 
 from infold import UsageError
 from infold.core.messages import SessionId
@@ -60,9 +61,17 @@ class Script(ModelAPI):
     """Reads files one after the other, in parallel now and then, and submits; refuses one request for its size."""
 
     def __init__(
-        self, model_name: str = "script", *_: Any, steps: int = STEPS, refused: int = -1, last: Any = (), **__: Any
+        self,
+        model_name: str = "script",
+        *_: Any,
+        steps: int = STEPS,
+        refused: int = -1,
+        last: Any = (),
+        empty: int = -1,
+        **__: Any,
     ) -> None:
         super().__init__(model_name)
+        self._empty = empty
         self.requests: dict[str, list[list[Any]]] = {}
         self._steps, self._refused, self._last = steps, refused, list(last)
 
@@ -75,6 +84,8 @@ class Script(ModelAPI):
         seen.append(list(input))
         if len(seen) - 1 == self._refused:
             return ModelOutput.from_content("script", "too long", stop_reason="model_length")
+        if len(seen) - 1 == self._empty:
+            return ModelOutput.from_content("script", "")
         n = len(seen) - 1 - (0 <= self._refused < len(seen))
         if n < self._steps:
             names = ("a", "b") if n % 7 == 3 else ("a",)
@@ -158,6 +169,47 @@ def test_a_refusal_is_recovered(tmp_path: Path) -> None:
     check(requests, sample.messages)
 
 
+@pytest.mark.skipif(not FORCES, reason="this release of inspect_ai does not compact after a refusal")
+@pytest.mark.parametrize("refused", [21, 54])
+def test_a_refusal_after_a_fold_is_recovered(refused: int, tmp_path: Path) -> None:
+    """B44: a request that was folded and is refused all the same is made smaller, in the same session."""
+    model, infold = model_of(refused=refused), InfoldCompaction(window=WINDOW)
+    [sample] = run(model, infold, tmp_path)
+    requests = model.api.requests["one"]
+
+    assert any("[Earlier conversation" in message.text for message in requests[refused])
+    assert tokens(requests[refused + 1]) < tokens(requests[refused])
+    assert len(requests) == STEPS + 2
+    check(requests, sample.messages)
+    assert len(list(infold.sessions.store.sessions(""))) == 1
+
+
+def test_an_empty_reply_is_a_reply(tmp_path: Path) -> None:
+    """B44: inspect_ai asks again after a reply without content, as it does without infold."""
+    model = model_of(steps=30, empty=20)
+    [sample] = run(model, InfoldCompaction(window=WINDOW), tmp_path)
+    requests = model.api.requests["one"]
+
+    assert len(requests) == 31
+    check(requests, sample.messages)
+
+
+@pytest.mark.parametrize("window", [WINDOW, 100_000])
+def test_a_compaction_of_what_was_just_compacted_is_smaller(window: int) -> None:
+    """B44: inspect_ai asks again at once only if the provider refused what it was given; then more is left out."""
+    infold = InfoldCompaction(window=window)
+    given = [ChatMessageSystem(content="Be careful."), ChatMessageUser(content=RULE), *steps(0, 60)]
+
+    async def twice() -> list[list[Any]]:
+        first, _ = await infold.compact(model_of(), given, [])
+        second, _ = await infold.compact(model_of(), first, [])
+        return [first, second]
+
+    first, second = asyncio.run(twice())
+    assert tokens(second) < tokens(first) < tokens(given)
+    assert RULE in str(second)
+
+
 def test_two_conversations_stay_apart(tmp_path: Path) -> None:
     """B44: two samples at the same time, with one strategy, see nothing of each other."""
     model = model_of(steps=30)
@@ -211,7 +263,7 @@ def test_a_forced_compaction_shrinks_a_short_history() -> None:
         assert after[0] is given[0]
         assert sum("[Earlier conversation" in message.text for message in after) == 1
         assert RULE in after[1].text
-    assert any(True for _ in infold.sessions.store.newest_first(SessionKey("", SessionId(str(given[0].id)))))
+    assert any(True for _ in infold.sessions.store.newest_first(SessionKey("", SessionId(str(given[1].id)))))
 
 
 def test_calls_that_were_not_parsed_keep_their_answers() -> None:
@@ -246,3 +298,86 @@ def test_a_wrong_option_is_named() -> None:
     """B44: an option that no adapter has is refused with the known ones."""
     with pytest.raises(UsageError, match="windw"):
         InfoldCompaction(windw=3)  # type: ignore[call-arg]
+
+
+@tool
+def read_secret() -> Tool:
+    async def execute(path: str) -> str:
+        """Read a file.
+
+        Args:
+            path: The path.
+        """
+        return f"{path}: secret-{sample_state().metadata['name']} is written here\n" * 120
+
+    return execute
+
+
+class Secretive(Script):
+    """Reads files and recalls, for each sample by itself."""
+
+    def __init__(self, model_name: str = "secretive", *_: Any, **__: Any) -> None:
+        super().__init__(model_name)
+
+    async def generate(self, input: list[Any], tools: Any, tool_choice: Any, config: Any) -> ModelOutput:  # noqa: A002, ARG002
+        state: Any = sample_state()
+        seen = self.requests.setdefault(state.metadata["name"], [])
+        seen.append(list(input))
+        n = len(seen) - 1
+        queries = ("secret", "src/a3.py", "1.0, 2.0, 4.0")
+        if n < 14:
+            call = ToolCall(id=f"a{n}", function="read_secret", arguments={"path": f"src/a{n}.py"})
+        elif n < 17:
+            call = ToolCall(id=f"r{n - 14}", function="recall", arguments={"query": queries[n - 14]})
+        else:
+            call = ToolCall("s", "submit", {"answer": "Done."})
+        output = ModelOutput.from_content("secretive", "")
+        output.choices[0].message.tool_calls = [call]
+        output.choices[0].stop_reason = "tool_calls"
+        return output
+
+
+@modelapi(name="secretive")
+def secretive_api() -> type[Secretive]:
+    return Secretive
+
+
+def test_samples_that_begin_alike_recall_their_own(tmp_path: Path) -> None:
+    """B44: the samples of an evaluation, which run at once with the same first words, are never shown each other's text."""
+    infold, names = InfoldCompaction(window=WINDOW), ("anna", "bert", "carl")
+    model = get_model("secretive/model", memoize=False)
+    first = [ChatMessageUser(content="Hello")]
+    task = Task(
+        dataset=[Sample(input=list(first), metadata={"name": name}) for name in names],
+        solver=react(tools=[read_secret(), infold.recall_tool()], compaction=infold),
+    )
+    [log] = eval(task, model=model, log_dir=str(tmp_path), display="none")
+    assert log.status == "success", log.error
+    for sample in log.samples or ():
+        name = sample.metadata["name"]
+        others = [f"secret-{other}" for other in names if other != name]
+        shown = [message.text for sent in model.api.requests[name] for message in sent]
+        texts = [*shown, *(message.text for message in sample.messages)]
+        assert not any(other in text for other in others for text in texts)
+        answers = {getattr(message, "tool_call_id", ""): message.text for message in sample.messages}
+        assert all(f"secret-{name}" in answers[f"r{n}"] for n in range(3))
+
+
+def test_a_tool_named_recall_is_left_alone() -> None:
+    """B44: an agent's own tool called recall is not taken for infold's, which may be given another name."""
+    infold = InfoldCompaction(window=WINDOW, recall_name="infold_recall")
+    given = [ChatMessageUser(content=RULE), *steps(0, 30)]
+    own = ToolInfo(name="recall", description="Recall a fact of the company.", parameters=ToolParams())
+    definition = ToolDef(infold.recall_tool())
+    ours = ToolInfo(name=definition.name, description=definition.description, parameters=definition.parameters)
+
+    without, _ = asyncio.run(infold.compact(model_of(), given, [own]))
+    offered, _ = asyncio.run(infold.compact(model_of(), [*given, *steps(30, 1)], [own, ours]))
+    assert "recall" not in without[0].text
+    assert (
+        "with the infold_recall tool"
+        in asyncio.run(
+            InfoldCompaction(window=WINDOW, recall_name="infold_recall").compact(model_of(), given, [own, ours])
+        )[0][0].text
+    )
+    assert offered

@@ -3,6 +3,8 @@
 import asyncio
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -175,6 +177,39 @@ def test_a_refusal_is_recovered() -> None:
     check(watch)
 
 
+@pytest.mark.parametrize("refused", [22, 55])
+def test_a_refusal_after_a_fold_is_recovered(refused: int) -> None:
+    """B44: a request that was folded and is refused all the same is made smaller, in the same session."""
+    infold, watch = InfoldMiddleware(window=WINDOW), Watch(refused=refused)
+    result = agent(infold, watch, script()).invoke({"messages": [HumanMessage(RULE)]}, config("one"))
+
+    assert "[Earlier conversation" in str(watch.requests[refused - 1])
+    assert tokens(watch.requests[refused]) < tokens(watch.requests[refused - 1])
+    assert len(watch.requests) == STEPS + 2
+    assert result["messages"][-1].content == "Done."
+    check(watch)
+    assert len(list(infold.sessions.store.sessions(""))) == 1
+
+
+def test_an_empty_reply_is_a_reply() -> None:
+    """B44: a reply without content ends the run as it does without infold, and the thread goes on after it."""
+
+    def replies() -> Iterator[AIMessage]:
+        yield from (call(n) for n in range(20))
+        yield AIMessage("")
+        yield from script(25)
+
+    infold, watch = InfoldMiddleware(window=WINDOW), Watch()
+    told = agent(infold, watch, replies())
+    ended = told.invoke({"messages": [HumanMessage(RULE)]}, config("one"))
+    result = told.invoke({"messages": [HumanMessage("Go on.")]}, config("one"))
+
+    assert (ended["messages"][-1].content, result["messages"][-1].content) == ("", "Done.")
+    assert len(watch.requests) == 21 + 26
+    check(watch)
+    assert len(list(infold.sessions.store.sessions(""))) == 1
+
+
 def test_another_error_is_raised_as_it_is() -> None:
     """B43: an error that is not about size passes through."""
 
@@ -252,3 +287,105 @@ def test_a_wrong_option_is_named() -> None:
     """B43: an option that no plug has is refused with the known ones."""
     with pytest.raises(UsageError, match="windw"):
         InfoldMiddleware(windw=3)  # type: ignore[call-arg]
+
+
+def converse(infold: InfoldMiddleware, name: str, watch: Watch, *, is_async: bool = False) -> list[BaseMessage]:
+    """Run a conversation without a thread id whose tool shows its secret, and which recalls it, then something unknown."""
+
+    def read_file(path: str) -> str:
+        """Read a file."""
+        return f"{path}: secret-{name} is written here\n" * 120
+
+    def replies() -> Iterator[AIMessage]:
+        yield from (call(n) for n in range(12))
+        for n, query in enumerate(("secret", "src/a3.py", "1.0, 2.0, 4.0")):
+            yield AIMessage("", tool_calls=[{"name": "recall", "args": {"query": query}, "id": f"r{n}"}])
+        yield AIMessage("Done.")
+
+    told = create_agent(Model(messages=replies()), tools=[read_file], middleware=[infold, watch])
+    given: Any = {"messages": [HumanMessage("Hello")]}, {"recursion_limit": 500}
+    return (asyncio.run(told.ainvoke(*given)) if is_async else told.invoke(*given))["messages"]
+
+
+def check_apart(name: str, watch: Watch, messages: list[BaseMessage]) -> None:
+    other = {"anna": "secret-bert", "bert": "secret-anna"}[name]
+    assert other not in str([message.content for sent in [*watch.requests, messages] for message in sent])
+    answers = {one.tool_call_id: one.content for one in messages if isinstance(one, ToolMessage)}
+    assert all(f"secret-{name}" in answers[f"r{n}"] for n in range(3))
+
+
+def test_conversations_that_begin_alike_recall_their_own() -> None:
+    """B43: two conversations without a thread id, in turn and at once, are never shown each other's text."""
+    infold, names = InfoldMiddleware(window=WINDOW), ("anna", "bert")
+    for name in names:
+        watch = Watch()
+        check_apart(name, watch, converse(infold, name, watch))
+    for is_async in (False, True):
+        infold, watches = InfoldMiddleware(window=WINDOW), {name: Watch() for name in names}
+        together = Barrier(2)
+
+        def run(
+            name: str, infold: Any = infold, watches: Any = watches, together: Any = together, way: bool = is_async
+        ) -> None:
+            together.wait()
+            check_apart(name, watches[name], converse(infold, name, watches[name], is_async=way))
+
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(run, names))
+
+
+def test_a_tool_named_recall_is_left_alone() -> None:
+    """B43: an agent's own tool called recall is offered and run; infold's has another name, which the stubs name too."""
+
+    def recall(query: str) -> str:
+        """Recall a fact of the company."""
+        return f"the company knows {query}"
+
+    def replies() -> Iterator[AIMessage]:
+        yield from (call(n) for n in range(12))
+        yield AIMessage("", tool_calls=[{"name": "recall", "args": {"query": "tides"}, "id": "r1"}])
+        yield AIMessage("", tool_calls=[{"name": "infold_recall", "args": {"query": "src/a0.py"}, "id": "r2"}])
+        yield AIMessage("Done.")
+
+    infold, watch = InfoldMiddleware(window=WINDOW), Offers()
+    told = create_agent(Model(messages=replies()), tools=[recall, read_file], middleware=[infold, watch])
+    messages = told.invoke({"messages": [HumanMessage(RULE)]}, {"recursion_limit": 500})["messages"]
+
+    answers = {one.tool_call_id: one.content for one in messages if isinstance(one, ToolMessage)}
+    assert answers["r1"] == "the company knows tides"
+    assert "src/a0.py: all went well" in answers["r2"]
+    assert watch.each[0] == ["recall", "read_file"]
+    assert watch.each[-1] == ["recall", "read_file", "infold_recall"]
+    folded = str(watch.requests[-1][0].content)
+    assert "with the infold_recall tool" in folded
+
+
+def test_recall_is_offered_when_it_is_of_use() -> None:
+    """B43: recall is offered once something was folded, and never to an agent without tools."""
+    watch = Offers()
+    create_agent(
+        Model(messages=script(12)), tools=[read_file], middleware=[InfoldMiddleware(window=WINDOW), watch]
+    ).invoke({"messages": [HumanMessage(RULE)]}, {"recursion_limit": 500})
+    assert watch.each[0] == ["read_file"]
+    assert watch.each[-1] == ["read_file", "recall"]
+
+    watch, long = (
+        Offers(),
+        [HumanMessage(RULE), *(AIMessage("It is so. " * 900) for _ in range(9)), HumanMessage("Go.")],
+    )
+    alone = create_agent(Model(messages=script(0)), tools=[], middleware=[InfoldMiddleware(window=WINDOW), watch])
+    alone.invoke({"messages": long}, {"recursion_limit": 500})
+    assert len(watch.requests[0]) < len(long)
+    assert watch.each == [[]]
+
+
+class Offers(Watch):
+    """Sees which tools each request offers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.each: list[list[str]] = []
+
+    def _see(self, request: Any) -> None:
+        super()._see(request)
+        self.each.append([tool.name for tool in request.tools])

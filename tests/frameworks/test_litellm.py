@@ -19,8 +19,11 @@ from litellm.exceptions import MidStreamFallbackError
 from infold import UsageError
 from infold.core.entries import MessageEntry
 from infold.core.messages import SessionId
+from infold.formats.registry import builder_for
 from infold.integrations.litellm import InfoldLogger
+from infold.integrations.sessions import NOTHING_RECALLED
 from infold.ports import SessionKey
+from infold.testing import Say, ScriptedServer
 
 pytestmark = [
     pytest.mark.frameworks,
@@ -216,6 +219,54 @@ def test_the_request_after_a_refusal_is_smaller(stream: bool) -> None:
     check(model, infold)
 
 
+@pytest.mark.parametrize("refused", [22, 55])
+def test_a_refusal_after_a_fold_is_recovered(refused: int) -> None:
+    """B44: a blocking request that was folded and is refused all the same is made smaller, in the same session."""
+    model = Scripted(refused=refused)
+    infold = plug(model)
+    history: list[Any] = [{"role": "user", "content": RULE}]
+    for _ in range(STEPS):
+        reply = infold.completion(model="scripted/m", messages=history, tools=TOOLS, metadata={"session_id": "one"})
+        history += answers(reply.choices[0].message)
+
+    assert "[Earlier conversation" in str(model.requests[refused - 1])
+    assert tokens(model.requests[refused]) < tokens(model.requests[refused - 1])
+    assert len(model.requests) == STEPS + 1
+    check(model, infold)
+    assert sessions_of(infold) == ["one"]
+
+
+class Emptied(Scripted):
+    """Answers one request with nothing."""
+
+    def completion(self, *args: Any, **kwargs: Any) -> Any:
+        reply = super().completion(*args, **kwargs)
+        if len(self.requests) == 20:
+            reply.choices[0].message.tool_calls = None
+            reply.choices[0].message.content = ""
+        return reply
+
+
+def test_an_empty_reply_is_a_reply() -> None:
+    """B44: the caller has a reply without content as it is, its usage is recorded, and the conversation goes on."""
+    model = Emptied()
+    infold = plug(model)
+    history: list[Any] = [{"role": "user", "content": RULE}]
+
+    async def ask() -> None:
+        for _ in range(30):
+            reply = await litellm.acompletion(
+                model="scripted/m", messages=history, tools=TOOLS, metadata={"session_id": "one"}
+            )
+            message = reply.choices[0].message
+            history.extend(answers(message) if message.tool_calls else [{"role": "user", "content": "Go on."}])
+
+    RUNNER.run(ask())
+    check(model, infold)
+    assert sessions_of(infold) == ["one"]
+    assert prompts(infold, "one") == [1_001 + n for n in range(30)]
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_blocking_calls_fit_and_recover(stream: bool) -> None:
     """B44: `completion` of the callback does the same for blocking code; a request refused before its stream is sent again."""
@@ -343,6 +394,47 @@ def test_other_shapes_fit() -> None:
     assert sessions_of(infold) == ["one", "two"]
 
 
+def test_streams_of_messages_report_their_usage() -> None:
+    """B44: a stream of Messages is logged in another shape; its usage is recorded, so that the window is filled as far."""
+    pytest.importorskip("fastapi")  # LiteLLM 1.80 needs its proxy's packages for such streams
+    infold = InfoldLogger(window=WINDOW)
+    litellm.callbacks = [infold]
+
+    def answer(request: Any) -> Say:
+        return Say(calls=(("read_file", {"path": f"src/{len(request.body['messages'])}.py"}),))
+
+    async def talk(url: str) -> list[Any]:
+        history: list[Any] = [{"role": "user", "content": RULE}]
+        for number in range(20):
+            stream: Any = await litellm.anthropic.messages.acreate(
+                model="anthropic/claude-sonnet-4-5",
+                messages=history,
+                max_tokens=100,
+                tools=[{"name": "read_file", "input_schema": {"type": "object"}}],
+                stream=True,
+                api_base=url,
+                api_key="k",
+                litellm_session_id="one",
+            )
+            builder = builder_for("anthropic-messages")
+            async for piece in stream:
+                builder.feed(piece if isinstance(piece, bytes) else str(piece).encode())
+            await asyncio.sleep(0.1)  # logged after its end
+            blocks = (builder.reply() or {})["content"]
+            results = [
+                {"type": "tool_result", "tool_use_id": one["id"], "content": f"{number}: all went well\n" * 120}
+                for one in blocks
+                if one["type"] == "tool_use"
+            ]
+            history += [{"role": "assistant", "content": blocks}, {"role": "user", "content": results}]
+        return history
+
+    with ScriptedServer(answer) as server:
+        RUNNER.run(talk(server.url))
+    assert sessions_of(infold) == ["one"]
+    assert len(prompts(infold, "one")) == 20
+
+
 def test_a_short_conversation_is_not_touched() -> None:
     """B44: while nothing is cut, the request is the caller's own, even where a call has no result yet."""
     model = Scripted()
@@ -357,3 +449,47 @@ def test_a_wrong_option_is_named() -> None:
     """B44: an option that no plug has is refused with the known ones."""
     with pytest.raises(UsageError, match="windw"):
         InfoldLogger(windw=3)  # type: ignore[call-arg]
+
+
+async def converse(infold: InfoldLogger, name: str) -> list[Any]:
+    """Run a conversation without an id whose tool shows its secret; return what recall answers at its end."""
+    history: list[Any] = [{"role": "user", "content": "Hello"}]
+    for _ in range(12):
+        reply = await litellm.acompletion(model="scripted/m", messages=history, tools=[*TOOLS, infold.recall_tool])
+        message = reply.choices[0].message.model_dump()
+        history.append({field: message[field] for field in ("role", "content", "tool_calls")})
+        for call in message["tool_calls"]:
+            text = f"secret-{name} is written here\n" * 120
+            history.append({"role": "tool", "tool_call_id": call["id"], "content": text})
+        await asyncio.sleep(0)
+    queries = ('{"query": "secret"}', '{"query": "1.0, 2.0"}')
+    return [infold.recall(query, messages=history) for query in queries] + [infold.recall(queries[0])]
+
+
+def test_conversations_that_begin_alike_recall_their_own() -> None:
+    """B44: conversations without an id, in turn and at once, are never shown each other's text; messages or an id are needed."""
+    model = Scripted()
+    infold = plug(model)
+
+    async def run() -> list[list[Any]]:
+        in_turn = [await converse(infold, "anna"), await converse(infold, "bert")]
+        return [*in_turn, *await asyncio.gather(converse(infold, "anna"), converse(infold, "bert"))]
+
+    for name, recalled in zip(("anna", "bert") * 2, RUNNER.run(run()), strict=True):
+        other = {"anna": "secret-bert", "bert": "secret-anna"}[name]
+        assert other not in str(recalled)
+        assert all(f"secret-{name}" in text for text in recalled[:2])
+        assert recalled[2] == NOTHING_RECALLED
+    assert not any("secret-anna" in str(sent) and "secret-bert" in str(sent) for sent in model.requests)
+
+
+def test_a_tool_named_recall_is_left_alone() -> None:
+    """B44: a caller's own tool called recall is not taken for infold's."""
+    model = Scripted()
+    plug(model)
+    TOOLS.append({"type": "function", "function": {"name": "recall", "parameters": {"type": "object"}}})
+    try:
+        RUNNER.run(loop(30, [{"role": "user", "content": RULE}], metadata={"session_id": "one"}))
+    finally:
+        TOOLS.pop()
+    assert "recall " not in str(model.requests[-1])

@@ -1,6 +1,7 @@
 """The filter for the OpenAI Agents SDK, with the SDK's own runner and a scripted model; skipped where it is not installed."""
 
 import asyncio
+import dataclasses
 import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
@@ -225,6 +226,57 @@ def test_a_long_loop_fits(way: str) -> None:
     assert prompts(infold, "one") == [1_000 + n for n in range(STEPS + 1)]
 
 
+async def run(way: str, model: Scripted, infold: InfoldFilter, watch: Watch, given: Any = RULE) -> Any:
+    """Run an agent, awaited or streamed."""
+    options = settings(watch, infold, "one")
+    if way == "awaited":
+        return await Runner.run(agent(model, infold), given, **options)
+    result = Runner.run_streamed(agent(model, infold), given, **options)
+    async for _ in result.stream_events():
+        pass
+    return result
+
+
+@pytest.mark.parametrize("way", ["awaited", "streamed"])
+@pytest.mark.parametrize("refused", [22, 55])
+def test_a_refusal_after_a_fold_is_recovered(refused: int, way: str) -> None:
+    """B44: a request that was folded and is refused all the same is made smaller, in the same session."""
+    infold = InfoldFilter(window=WINDOW)
+    watch, model = Watch(infold), Scripted(script(), refused=refused)
+    result = asyncio.run(run(way, model, infold, watch))
+
+    assert result.final_output == "Done."
+    assert "[Earlier conversation" in str(model.requests[refused - 1])
+    assert tokens(model.requests[refused]) < tokens(model.requests[refused - 1])
+    assert len(model.requests) == STEPS + 2
+    check(model, watch)
+    assert sessions_of(infold) == ["one"]
+
+
+@pytest.mark.parametrize("way", ["awaited", "streamed"])
+def test_an_empty_reply_is_a_reply(way: str) -> None:
+    """B44: a reply without content ends the run as it does without infold; its usage is recorded, and the next run goes on."""
+
+    def replies() -> Iterator[list[Any]]:
+        yield from ([call(f"b{n}")] for n in range(20))
+        yield []
+        yield from script(10)
+
+    infold = InfoldFilter(window=WINDOW)
+    watch, model = Watch(infold), Scripted(replies())
+
+    async def talk() -> list[Any]:
+        ended = await run(way, model, infold, watch)
+        more = [*ended.to_input_list(), {"role": "user", "content": "Go on."}]
+        return [ended.final_output, (await run(way, model, infold, watch, more)).final_output]
+
+    assert asyncio.run(talk()) == ["", "Done."]
+    assert len(model.requests) == 21 + 11
+    check(model, watch)
+    assert sessions_of(infold) == ["one"]
+    assert prompts(infold, "one") == [1_000 + n for n in range(21 + 11)]
+
+
 def test_another_error_is_raised_as_it_is() -> None:
     """B44: an error that is not about size passes through, and is not tried again."""
     infold = InfoldFilter(window=WINDOW)
@@ -312,3 +364,67 @@ def test_a_wrong_option_is_named() -> None:
     """B44: an option that no plug has is refused with the known ones."""
     with pytest.raises(UsageError, match="windw"):
         InfoldFilter(windw=3)  # type: ignore[call-arg]
+
+
+def secretive(infold: InfoldFilter, name: str) -> tuple[Scripted, Any]:
+    """A run whose tool shows its secret, and which recalls it."""
+
+    async def read(_: Any, arguments: str) -> str:
+        return f"{json.loads(arguments)['path']}: secret-{name} is written here\n" * 120
+
+    def replies() -> Iterator[list[Any]]:
+        yield from ([call(f"a{n}")] for n in range(12))
+        for n, query in enumerate(("secret", "src/a3.py", "1.0, 2.0, 4.0")):
+            yield [call(f"r{n}", json.dumps({"query": query}), "recall")]
+        yield [words("Done.")]
+
+    model = Scripted(replies())
+    tools: Any = [dataclasses.replace(READ_FILE, on_invoke_tool=read), infold.recall]
+    told = Agent(name="reader", instructions="You are careful.", model=model, tools=tools)
+    settings = RunConfig(call_model_input_filter=infold)
+    return model, Runner.run(told, "Hello", run_config=settings, hooks=infold.hooks, max_turns=100)
+
+
+def test_conversations_that_begin_alike_recall_their_own() -> None:
+    """B44: conversations without an id and with the same first words, in turn and at once, are never shown each other's text."""
+    infold, names = InfoldFilter(window=WINDOW), ("anna", "bert")
+
+    async def converse() -> list[Any]:
+        runs = [secretive(infold, name) for name in names * 2]
+        return [
+            (runs[0][0], await runs[0][1]),
+            (runs[1][0], await runs[1][1]),
+            *zip((runs[2][0], runs[3][0]), await asyncio.gather(runs[2][1], runs[3][1]), strict=True),
+        ]
+
+    for name, (model, result) in zip(names * 2, asyncio.run(converse()), strict=True):
+        other = {"anna": "secret-bert", "bert": "secret-anna"}[name]
+        assert other not in str([*model.requests, result.to_input_list()])
+        answers = {one["call_id"]: one["output"] for one in result.to_input_list() if "output" in one}
+        assert all(f"secret-{name}" in answers[f"r{n}"] for n in range(3))
+
+
+def test_a_tool_named_recall_is_left_alone() -> None:
+    """B44: an agent's own tool called recall is not taken for infold's, which may be given another name."""
+
+    async def answer(_: Any, arguments: str) -> str:
+        return f"the company knows {arguments}"
+
+    def replies(last: list[Any]) -> Iterator[list[Any]]:
+        yield from ([call(f"a{n}")] for n in range(12))
+        yield last
+        yield [words("Done.")]
+
+    own = dataclasses.replace(READ_FILE, name="recall", on_invoke_tool=answer)
+    infold = InfoldFilter(window=WINDOW, recall_name="infold_recall")
+    calls = [call("r1", '{"path": "tides"}', "recall"), call("r2", '{"query": "src/a0.py"}', "infold_recall")]
+    for tools, last in (([own, READ_FILE], calls[:1]), ([own, READ_FILE, infold.recall], calls)):
+        model = Scripted(replies(last))
+        told = Agent(name="reader", model=model, tools=list[Any](tools))
+        settings = RunConfig(call_model_input_filter=infold)
+        result = asyncio.run(Runner.run(told, RULE, run_config=settings, hooks=infold.hooks, max_turns=100))
+        answers = {one["call_id"]: one["output"] for one in result.to_input_list() if "output" in one}
+        assert "the company knows" in answers["r1"]
+        assert ("with the infold_recall tool" in str(model.requests[-1])) == (len(tools) > 2)
+        assert "; recall " not in str(model.requests[-1])
+    assert "src/a0.py: all went well" in answers["r2"]

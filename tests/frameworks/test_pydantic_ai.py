@@ -194,6 +194,40 @@ def test_a_refusal_is_recovered() -> None:
         assert tokens(watch.requests[31]) < tokens(watch.requests[30])
 
 
+@pytest.mark.parametrize("refused", [21, 54])
+def test_a_refusal_after_a_fold_is_recovered(refused: int) -> None:
+    """B44: a request that was folded and is refused all the same is made smaller, in the same session."""
+    infold, watch = Infold(window=WINDOW), Watch()
+    result = run(infold, watch, Script(refused=refused))
+
+    assert result.output == "Done."
+    assert "[Earlier conversation" in str(watch.requests[refused])
+    check(watch)
+    assert len(list(infold.sessions.store.sessions(""))) == 1
+    if RetryModelRequest is not None:
+        assert len(watch.requests) == STEPS + 2
+        assert tokens(watch.requests[refused + 1]) < tokens(watch.requests[refused])
+
+
+class Emptied(Script):
+    """Answers one request with nothing."""
+
+    def parts(self, info: Any) -> list[Any]:
+        parts = super().parts(info)
+        return [] if self.number == 20 else parts
+
+
+def test_an_empty_reply_is_a_reply() -> None:
+    """B44: Pydantic AI asks again after a reply without content, as it does without infold."""
+    infold, watch = Infold(window=WINDOW), Watch()
+    result = run(infold, watch, Emptied(steps=30))
+
+    assert result.output == "Done."
+    assert len(watch.requests) == 31
+    check(watch)
+    assert len(list(infold.sessions.store.sessions(""))) == 1
+
+
 def test_another_error_is_raised_as_it_is() -> None:
     """B44: an error that is not about size passes through."""
 
@@ -335,3 +369,67 @@ def test_files_that_are_left_stay() -> None:
     assert (answer.content, answer.tool_call_id) == ("[pruned]", "a1")
     assert _build(wire, given).parts == given.parts
     assert first["source"]["data"] != second["source"]["data"]
+
+
+def secretive(infold: Infold, name: str, watch: Watch) -> Any:
+    """An agent whose tool shows its secret, and which recalls it."""
+
+    def read_file(path: str) -> str:
+        """Read a file."""
+        return f"{path}: secret-{name} is written here\n" * 120
+
+    queries = ("secret", "src/a3.py", "1.0, 2.0, 4.0")
+    asked = tuple(ToolCallPart("recall", {"query": query}, f"r{n}") for n, query in enumerate(queries))
+    model = FunctionModel(Script(12, last=asked).answer)
+    return Agent(model, tools=[read_file], capabilities=[infold, watch])
+
+
+def test_conversations_that_begin_alike_recall_their_own() -> None:
+    """B44: two conversations with the same first words, in turn and at once, are never shown each other's text."""
+    infold, names = Infold(window=WINDOW), ("anna", "bert")
+    watches = [Watch() for _ in range(4)]
+
+    async def converse() -> list[Any]:
+        runs = [
+            secretive(infold, name, watch).run("Hello", usage_limits=LIMITS)
+            for name, watch in zip(names * 2, watches, strict=True)
+        ]
+        return [await runs[0], await runs[1], *await asyncio.gather(*runs[2:])]
+
+    for name, watch, result in zip(names * 2, watches, asyncio.run(converse()), strict=True):
+        other = {"anna": "secret-bert", "bert": "secret-anna"}[name]
+        assert other not in str([*watch.requests, result.all_messages()])
+        returned = {one.tool_call_id: one for one in flat(result.all_messages()) if isinstance(one, ToolReturnPart)}
+        assert all(f"secret-{name}" in returned[f"r{n}"].content for n in range(3))
+
+
+def test_a_tool_named_recall_is_left_alone() -> None:
+    """B44: an agent's own tool called recall is offered and run; infold's has another name, which the stubs name too."""
+
+    def recall(query: str) -> str:
+        """Recall a fact of the company."""
+        return f"the company knows {query}"
+
+    asked = (ToolCallPart("recall", {"query": "tides"}, "r1"), ToolCallPart("infold_recall", {"query": "a0.py"}, "r2"))
+    watch, script = Watch(), Script(12, last=asked)
+    told = Agent(FunctionModel(script.answer), tools=[recall, read_file], capabilities=[Infold(window=WINDOW), watch])
+    messages = asyncio.run(told.run(RULE, usage_limits=LIMITS)).all_messages()
+
+    returned = {one.tool_call_id: one.content for one in flat(messages) if isinstance(one, ToolReturnPart)}
+    assert returned["r1"] == "the company knows tides"
+    assert "src/a0.py: all went well" in returned["r2"]
+    assert script.offered == {"recall", "read_file", "infold_recall"}
+    assert "with the infold_recall tool" in str(watch.requests[-1])
+
+
+def test_recall_is_offered_when_it_is_of_use() -> None:
+    """B44: recall is offered once something was folded, and never to an agent without tools."""
+    script = Script(1)
+    run(Infold(window=WINDOW), Watch(), script)
+    assert script.offered == {"read_file"}
+
+    script = Script(0)
+    told = Agent(FunctionModel(script.answer), capabilities=[Infold(window=WINDOW)])
+    long = [ModelRequest(parts=[UserPromptPart(RULE)]), *(ModelResponse([TextPart("So. " * 3_000)]) for _ in range(9))]
+    asyncio.run(told.run("Go on.", message_history=long))
+    assert script.offered == set()

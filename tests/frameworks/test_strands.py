@@ -3,8 +3,10 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -186,6 +188,62 @@ def test_a_refusal_is_recovered(said: str) -> None:
     check(infold, model)
 
 
+@pytest.mark.parametrize("refused", [22, 55])
+def test_a_refusal_after_a_fold_is_recovered(refused: int) -> None:
+    """B44: a request that was folded and is refused all the same is made smaller, in the same session."""
+    infold, model = Watch(window=WINDOW), Scripted(script(), refused)
+    result = agent(infold, model)(RULE)
+
+    assert "[Earlier conversation" in str(model.requests[refused - 1])
+    assert tokens(model.requests[refused]) < tokens(model.requests[refused - 1])
+    assert len(model.requests) == STEPS + 2
+    assert "Done." in str(result)
+    check(infold, model)
+    assert len(list(infold.sessions.store.sessions(""))) == 1
+
+
+class Emptied(Scripted):
+    """Answers one request with nothing."""
+
+    async def stream(self, *arguments: Any, **keywords: Any) -> AsyncIterator[Any]:
+        async for event in super().stream(*arguments, **keywords):
+            if len(self.requests) != 20 or not any(name.startswith("contentBlock") for name in event):
+                yield (
+                    {"messageStop": {"stopReason": "end_turn"}} if event == USES and len(self.requests) == 20 else event
+                )
+
+
+USES = {"messageStop": {"stopReason": "tool_use"}}
+
+
+def test_an_empty_reply_is_a_reply() -> None:
+    """B44: a reply without content ends the turn as it does without infold; its usage is recorded, and the agent goes on."""
+    infold, model = Watch(window=WINDOW), Emptied(script(30))
+    told = agent(infold, model)
+    ended, result = told(RULE), told("Go on.")
+
+    assert (ended.stop_reason, ended.message["content"]) == ("end_turn", [])
+    assert "Done." in str(result)
+    assert len(model.requests) == 31
+    check(infold, model)
+    (session,) = infold.sessions.store.sessions("")
+    entries = [entry for _, entry in infold.sessions.store.newest_first(session.key)]
+    replies = [one.message for one in entries if isinstance(one, MessageEntry) and hasattr(one.message, "usage")]
+    assert [one.usage.prompt for one in replies if one.usage is not None][::-1] == [1_001 + n for n in range(31)]
+
+
+def test_tools_that_are_not_json_are_counted() -> None:
+    """B44: a tool whose schema has something else than JSON is counted by what it prints, and the run goes on."""
+    infold, model = Watch(window=WINDOW), Scripted(script(2))
+    told = agent(infold, model)
+    schema = told.tool_registry.registry["read_file"].tool_spec["inputSchema"]["json"]
+    schema["properties"]["path"]["default"] = object()
+    try:
+        assert "Done." in str(told(RULE))
+    finally:
+        del schema["properties"]["path"]["default"]
+
+
 def test_another_error_is_raised_as_it_is() -> None:
     """B44: an error that is not about size passes through."""
     model = Scripted(script(), 2, ValueError("no such model"))
@@ -330,3 +388,103 @@ def test_a_wrong_option_is_named() -> None:
     """B44: an option that no plug has is refused with the known ones."""
     with pytest.raises(UsageError, match="windw"):
         InfoldMiddleware(windw=3)  # type: ignore[call-arg]
+
+
+def ask(number: int, query: str, name: str = "recall") -> Calls:
+    return [(f"r{number}", name, json.dumps({"query": query}))]
+
+
+def answers(messages: Any) -> dict[str, str]:
+    return {one["toolUseId"]: json.dumps(one["content"]) for one in blocks(messages, "toolResult")}
+
+
+def converse(infold: InfoldMiddleware, name: str, told: Agent | None = None) -> tuple[Scripted, Agent]:
+    """Run a conversation whose tool shows its secret, and which recalls it; in a new agent, or in one that forgot another."""
+
+    @tool
+    def read_file(path: str) -> str:
+        """Read a file."""
+        return f"{path}: secret-{name} is written here\n" * 120
+
+    def replies() -> Iterator[Calls]:
+        yield from (reads(n) for n in range(12))
+        yield from (ask(n, query) for n, query in enumerate(("secret", "src/a3.py", "1.0, 2.0, 4.0")))
+        yield []
+
+    model = Scripted(replies())
+    if told is None:
+        told = Agent(model=model, tools=[read_file], plugins=[infold], callback_handler=None)
+    else:
+        told.model, told.messages = model, []
+        told.tool_registry.registry["read_file"] = read_file
+    told("Hello")
+    return model, told
+
+
+def test_conversations_that_begin_alike_recall_their_own() -> None:
+    """B44: conversations with the same first words, in turn, in one agent and at once, are never shown each other's text."""
+    names = ("anna", "bert")
+    infold = InfoldMiddleware(window=WINDOW)
+    ran = [(name, *converse(infold, name)) for name in names]
+    ran += [(name, *converse(infold, name, ran[0][2])) for name in reversed(names)][:1]
+    shared, together = InfoldMiddleware(window=WINDOW), Barrier(2)
+
+    def at_once(name: str) -> Any:
+        together.wait()
+        return (name, *converse(shared, name))
+
+    with ThreadPoolExecutor(2) as pool:
+        ran += pool.map(at_once, names)
+    for name, model, _ in ran:
+        other = {"anna": "secret-bert", "bert": "secret-anna"}[name]
+        assert other not in str(model.requests)
+        seen = answers(model.requests[-1])
+        assert all(f"secret-{name}" in seen.get(f"r{n}", f"secret-{name}") for n in range(3))
+        assert f"secret-{name}" in seen["r2"]
+
+
+def test_a_tool_named_recall_is_left_alone() -> None:
+    """B44: an agent's own tool called recall is offered and run; infold's has another name, which the stubs name too."""
+
+    @tool
+    def recall(query: str) -> str:
+        """Recall a fact of the company."""
+        return f"the company knows {query}"
+
+    def replies() -> Iterator[Calls]:
+        yield from (reads(n) for n in range(12))
+        yield ask(1, "tides")
+        yield ask(2, "src/a0.py", "infold_recall")
+        yield []
+
+    model = Scripted(replies())
+    told = Agent(
+        model=model, tools=[recall, read_file], plugins=[InfoldMiddleware(window=WINDOW)], callback_handler=None
+    )
+    told(RULE)
+    seen = answers(told.messages)
+    assert "the company knows tides" in seen["r1"]
+    assert "src/a0.py: all went well" in seen["r2"]
+    assert model.offered == {"recall", "read_file", "infold_recall"}
+    assert "with the infold_recall tool" in str(model.requests[-1])
+
+
+def test_recall_is_offered_when_it_is_of_use() -> None:
+    """B44: recall is offered once something was folded, and never to an agent without tools."""
+    model = Scripted(script(1))
+    agent(InfoldMiddleware(window=WINDOW), model)(RULE)
+    assert model.offered == {"read_file"}
+
+    model = Scripted(script(0))
+    turns = [("user", RULE), *((("assistant", "user")[n % 2], "So. " * 3_000) for n in range(9))]
+    history: Any = [{"role": role, "content": [{"text": text}]} for role, text in turns]
+    told = Agent(
+        model=model,
+        plugins=[InfoldMiddleware(window=WINDOW)],
+        messages=history,
+        callback_handler=None,
+        conversation_manager=NullConversationManager(),
+    )
+    told("Go on.")
+    assert len(model.requests[0]) < len(history)
+    assert model.offered == set()

@@ -19,7 +19,7 @@ FRAMEWORKS = {path.stem.replace("_", "-") for path in (PROJECT / "src" / "infold
     "sessions",
 }
 DEPLOY = PROJECT / "deploy"
-SECRETS = {"INFOLD_SECRET", "INFOLD_TOKEN"}
+SECRETS = {"INFOLD_SECRET", "INFOLD_TOKEN", "INFOLD_PAGE_TOKEN"}
 KNOWN_LICENCE = re.compile(r"MIT|BSD|Apache|ISC|PSF|Python|MPL|LGPL|HPND|Unlicense|0BSD|CC0", re.IGNORECASE)
 NEVER_IN_ALL = {*FRAMEWORKS, "all", "ray"}
 MOST_WITH_MSGSPEC = 3

@@ -18,6 +18,7 @@ from infold.errors import (
     ModelUnreachable,
     OrphanResult,
     PolicyError,
+    PromptTooLarge,
     RequestRefused,
     SessionReentered,
     SettingsError,
@@ -78,6 +79,13 @@ EXAMPLES: tuple[tuple[InfoldError, str], ...] = (
         WindowExceeded(floor_tokens=9_000, usable_tokens=8_000, overhead_tokens=1_000),
         "shorten the system prompt or the newest message, offer fewer tools, lower the reserve or choose a larger model",
     ),
+    (
+        PromptTooLarge(overhead_tokens=29_500, usable_tokens=27_200, window_tokens=32_000),
+        (
+            "serve the model with more context and set that as infold's window (--window), offer fewer tools, or "
+            "shorten the system prompt"
+        ),
+    ),
 )
 
 
@@ -124,6 +132,14 @@ def test_numbers_and_names_stay_readable() -> None:
     assert by_type[BrokenInput] == {"format_name": "codex", "line": 7}
 
 
+def test_a_prompt_without_room_is_named() -> None:
+    """Where no message is to blame, none is asked to be shortened."""
+    error = WindowExceeded(floor_tokens=12_000, usable_tokens=6_800, overhead_tokens=12_000)
+
+    assert str(error).startswith("the system prompt and tools alone are 12,000 tokens")
+    assert "newest message" not in str(error)
+
+
 def test_a_view_that_should_have_fitted_is_told_as_refused() -> None:
     """No number is blamed that is in order: it was the provider who refused."""
     error = WindowExceeded(floor_tokens=15, usable_tokens=6_800, overhead_tokens=5)
@@ -148,7 +164,7 @@ def test_a_setting_is_named_where_there_is_one() -> None:
 
 def test_branches_say_who_can_act() -> None:
     """The caller's mistakes are usage errors; a window too small is the user's affair, a store an operator's, a model time's."""
-    others = {InfoldError, WindowExceeded, StoreError, StoreConflict, StoreBroken}
+    others = {InfoldError, WindowExceeded, PromptTooLarge, StoreError, StoreConflict, StoreBroken}
     models = {cls for cls in DEFINED if issubclass(cls, ModelError)}
 
     assert {cls for cls in DEFINED if issubclass(cls, UsageError)} == DEFINED - others - models

@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 from msgspec import Struct
 
 from infold.agent.tools.files import read_beginning
-from infold.agent.tools.processes import find_program
+from infold.agent.tools.processes import command_environment, find_program
 
 SETTINGS = (
     *("safe.bareRepository=explicit", "core.fsmonitor=false", "core.hooksPath=" + os.devnull, "core.quotePath=false"),
@@ -156,7 +156,7 @@ def git_command(
         raise GitFailed("git cannot be run (it is not installed)", is_lasting=True)
     place = () if tree is None else ("-C", str(tree.folder), f"--work-tree={tree.top}")
     options = [word for setting in (*SETTINGS, *settings) for word in ("-c", setting)]
-    kept = {name: value for name, value in environ.items() if not name.startswith("GIT_")}
+    kept = {name: value for name, value in command_environment(environ, ()).items() if not name.startswith("GIT_")}
     return Git((program, *place, f"--git-dir={repository}", *options), {**kept, **ENVIRONMENT})
 
 

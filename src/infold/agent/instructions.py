@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from infold.agent.tools.files import is_secret, read_beginning
+from infold.agent.tools.files import is_secret, quote_name, read_beginning
 from infold.agent.tools.tool import Workspace
 from infold.core.tokens import estimate_tokens
 
@@ -71,7 +71,7 @@ def load_instructions(
         "\n\n".join(_format(one, most) for one in files),
         tuple(one.name for one in files),
         tuple(f"{one.name} ({most:,} of {len(one.text):,} characters)" for one in files if len(one.text) > most),
-        tuple(dict.fromkeys((*workspace.ignored, *(os.path.relpath(file, project) for file in ignored)))),
+        tuple(dict.fromkeys((*workspace.ignored, *(quote_name(os.path.relpath(file, project)) for file in ignored)))),
     )
 
 
@@ -126,7 +126,7 @@ def _read_project(root: Path, files: Iterable[Path]) -> Iterator[_File]:
     """Read the files of a project; a link out of the project, or to a file of secrets, is named and not read."""
     top = repository_top(root)
     for file in files:
-        name, target = os.path.relpath(file, root), Path(os.path.realpath(file))
+        name, target = quote_name(os.path.relpath(file, root)), Path(os.path.realpath(file))
         if not target.is_relative_to(top):
             yield _File(name, problem="leads out of the project and is not read")
         elif is_secret(str(target.relative_to(top))):

@@ -437,7 +437,7 @@ class Loop:
         )
 
     def _request(self, ready: Ready) -> ModelRequest:
-        return ModelRequest(ready.messages, self._system, self._specs, self._limits.output_tokens, ready.betas)
+        return ModelRequest(ready.messages, self._system, self._specs, ready.output_tokens, ready.betas)
 
     def _shrink(self, overflow: ModelOverflow) -> ModelRequest:
         """Return the request again with less in it; raise the overflow if the session does not recognise it."""

@@ -24,10 +24,11 @@ from infold.agent.toolbox import Toolbox, select_tools
 from infold.agent.tools.recall import make_compact_tool, make_recall_tool
 from infold.agent.tools.tool import ActionRequest
 from infold.agent.trust import default_snapshot_folder, make_workspace
-from infold.catalogue import lookup
-from infold.catalogue.served import ServedModel, ServedWindow, ServedWindows
+from infold.catalogue import Assumed, lookup
+from infold.catalogue.served import ServedModel, ServedWindow, ServedWindows, is_paid
 from infold.core.events import Event, WindowFound
 from infold.core.messages import AssistantMessage, MessageId, TextPart, UserMessage
+from infold.core.policy import PriceUse
 from infold.core.summary_request import Agent, SummaryRequest, escape_record
 from infold.errors import ModelError
 from infold.formats.registry import format_named
@@ -41,9 +42,10 @@ from infold.ports import (
     SessionKey,
     SummariserOutput,
 )
+from infold.reports.stored_log import recorded_model
 from infold.session.process_settings import plugins_from, settings_from
 from infold.session.session import Session
-from infold.session.settings import SessionSettings
+from infold.session.settings import SessionSettings, account_of
 from infold.session.titles import title_from_reply, title_from_text
 from infold.settings import Settings
 from infold.wiring import summariser_for
@@ -67,6 +69,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
 
     `allow` are rules for this run alone; `window`, `working_window`, `steps` and `output_tokens` are 0 to leave them to settings
     or the model.
+    `priced` is whether to fold for price, `None` for the settings' own.
     `is_trusted`: the project's own instructions and skills may be used. `address` is the model's URL if not its provider's own.
     """
 
@@ -78,6 +81,7 @@ class RunOptions(Struct, frozen=True, kw_only=True):
     window: int = 0
     working_window: int = 0
     policy: str = ""
+    priced: PriceUse | None = None
     steps: int = 0
     output_tokens: int = 0
     is_trusted: bool = False
@@ -129,6 +133,9 @@ def open_run(
     if found is not None:
         stated = replace(stated, window=found.tokens)
         ui.emit(WindowFound(key.session_id, model.ref.full_name, found.tokens, found.source))
+    elif stated.window is None and isinstance(lookup(model.ref.full_name), Assumed):
+        recorded = recorded_model(store, key)  # a window that was stated before is better than a guess
+        stated = replace(stated, window=(recorded.window_tokens or None) if recorded.ref == model.ref else None)
     session = Session(store, key.session_id, stated, tenant=key.tenant)
     permissions = settings.for_session(model=model.ref.full_name, agent=agent.name).permissions
     rules = (*default_rules(agent), *rules_from_settings(permissions))
@@ -164,8 +171,11 @@ def _session_settings(
         window=options.window,
         plugins=plugins_from(settings),
     )
+    stated = replace(stated, priced=options.priced)
+    host = urlsplit(options.address).netloc
+    credential = getattr(model, "credential", "")
     return replace(
-        stated,
+        stated.for_server(is_paid=is_paid(host, {"authorization": f"Bearer {credential}"})),
         working_window=options.working_window or None,
         summariser=stated.summariser or (model.summarise if summarises else None),
         format=model.format,
@@ -173,9 +183,8 @@ def _session_settings(
         offers_native=stated.summariser is None and getattr(model, "offers_native", False),
         recall=settings.recall.enabled and agent.allows_tools,
         compact_tool=settings.agent.compact_tool and agent.allows_tools,
-        recovers=not is_truncating_host(urlsplit(options.address).netloc)
-        if stated.recovers is None
-        else stated.recovers,
+        account=account_of(credential),
+        recovers=not is_truncating_host(host) if stated.recovers is None else stated.recovers,
         stops=True,
     )
 

@@ -2,7 +2,7 @@
 
 A snapshot is a git tree in a repository of infold's own, one for each project root. Taking one never fails the agent: if git is
 missing or fails, there is no snapshot and a note says why. Left out are what the project's git ignores, repositories inside it,
-what cannot be read, and files too large to be source.
+what cannot be read, files that are likely to hold secrets, and files too large to be source.
 """
 
 import fcntl
@@ -20,11 +20,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.agent.git import Checkout, GitFailed, find_checkout, git_command, read_small_file
+from infold.agent.tools.files import is_secret
 from infold.agent.tools.project_files import is_ignored
 from infold.core.entries import MessageEntry
 from infold.core.messages import AssistantMessage, Message, StepFinishPart, StepStartPart, is_genuine_user
 from infold.errors import UsageError
 from infold.ports import FileDiff, SessionKey, Store
+from infold.settings.schema import make_private_folder
 
 # Which snapshots a turn or a session lies between.
 
@@ -122,8 +124,6 @@ def _root(message: Message) -> str:
 
 # The repository.
 
-OWNER_ONLY = 0o700
-
 SETTINGS = ("core.autocrlf=false", "core.safecrlf=false", "core.splitIndex=true")
 """Settings of every command: keep contents as they are, and write only the changes of a large index."""
 
@@ -155,7 +155,7 @@ class SnapshotRepository:
         Commands inherit the lock: one that outlives its caller keeps others away until it ends. So an index that is still
         locked here was left by a command that has ended.
         """
-        self.folder.mkdir(parents=True, exist_ok=True, mode=OWNER_ONLY)
+        make_private_folder(self.folder)
         descriptor = os.open(self.folder.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -319,9 +319,10 @@ class Snapshots:
         return self._project
 
     def _is_kept(self, path: bytes) -> bool:
-        """Return whether a changed path belongs in the snapshot: a link, a readable file of normal size, or a deleted one.
+        """Return whether a changed path belongs in the snapshot: a link, a readable file, or a deleted one.
 
-        A repository inside the project never does: git would look into it, with the settings it has.
+        Large files, and files that may hold secrets, do not. A repository inside the project never does: git would look into it,
+        with the settings it has.
         """
         full = self._root / os.fsdecode(path)
         if path.endswith(b"/") or os.path.lexists(full / ".git"):
@@ -331,7 +332,8 @@ class Snapshots:
         except (FileNotFoundError, NotADirectoryError):
             return True
         if stat.S_ISREG(found.st_mode):
-            return found.st_size <= LARGEST_BYTES and os.access(full, os.R_OK)
+            is_fit = found.st_size <= LARGEST_BYTES and not is_secret(os.fsdecode(path))
+            return is_fit and os.access(full, os.R_OK)
         return stat.S_ISLNK(found.st_mode) or stat.S_ISDIR(found.st_mode)
 
     def _compare(self, command: Sequence[str], before: str, after: str) -> bytes:

@@ -17,6 +17,7 @@ from infold.agent.instructions import ProjectInstructions, load_instructions
 from infold.agent.permissions import Consent, Rules, decide, granted_rules, is_offered, missing_rules
 from infold.agent.snapshots import Snapshots
 from infold.agent.tools.edit import EDIT, WRITE
+from infold.agent.tools.files import named_path, quote_name
 from infold.agent.tools.list import LIST
 from infold.agent.tools.read import READ
 from infold.agent.tools.search import SEARCH
@@ -35,6 +36,9 @@ TOOLS = (SHELL, READ, WRITE, EDIT, SEARCH, LIST, TODO, SKILL)
 LONGEST_SUMMARY = 1_000
 """Characters of a call that an event shows."""
 
+MOST_NAMED, LONGEST_NAME = 8, 40
+"""How many unknown arguments are named, and how much of each."""
+
 STUB_REFUSED = (
     "the arguments hold the text of a stub, which stands for something that was hidden and is not the text itself; nothing was "
     "done. Bring the text back with recall, or read it again, and make the call with that"
@@ -43,6 +47,8 @@ INTERRUPTED = "interrupted by the user before it was done; find out what it did 
 DENIED = (
     "this was not permitted: {tool}: {what}. Nothing was done. Find another way, or tell the user what you need it for"
 )
+
+CHANGED = "where this leads has changed since it was permitted, so nothing was done; look at the path, then make the call again"
 
 FOLDER_TOOLS = ("list", "search")
 PATH_TOOLS = ("read", "write", "edit", *FOLDER_TOOLS)
@@ -102,9 +108,10 @@ class Toolbox:
         """
         self._progress = CallProgress()
         emit(ToolCalled(call.call_id, call.tool, call.arguments, self._summarise(call)))
-        started_ms = self._clock.now_ms()
+        started_ms, note = self._clock.now_ms(), ""
         try:
-            tool, arguments = self._parse(call)
+            tool, given = self._parse(call)
+            note, arguments = _note_ignored(tool, given), _convert(tool, given)
             if call.tool != RECALL_TOOL_NAME and repeats_stub(call, rendering):
                 raise ToolFailed(STUB_REFUSED)
             workspace = replace(self.workspace, progress=self._progress)
@@ -113,6 +120,10 @@ class Toolbox:
                 what = action.what[:LONGEST_SUMMARY]
                 emit(ToolRefused(call.call_id, action.tool, what, missing_rules(action, self._rules)))
                 raise ToolFailed(DENIED.format(tool=action.tool, what=what))
+            if tool.action(arguments, workspace) != action:
+                raise ToolFailed(CHANGED)
+            if action.tool in PATH_TOOLS:
+                workspace = replace(workspace, target=named_path(action.what, workspace))
             self._progress.has_begun = True
             started_ms = self._clock.now_ms()  # without the time that the user took to decide
             output = tool.run(arguments, workspace)
@@ -126,7 +137,7 @@ class Toolbox:
         return ToolResultPart(
             call.call_id,
             call.tool,
-            replace_surrogates(output.output),
+            replace_surrogates(note + output.output),
             output.status,
             exit_status=output.exit_status,
             started_ms=started_ms,
@@ -145,15 +156,15 @@ class Toolbox:
     def _summarise(self, call: ToolCallPart) -> str:
         """Return a call in one line: a command, a path, or its arguments as they are."""
         try:
-            tool, arguments = self._parse(call)
-            place = self.workspace
+            tool, given = self._parse(call)
+            place, arguments = self.workspace, _convert(tool, given)
             what = tool.summary(arguments, place) if tool.summary else tool.action(arguments, place).what
             return what[:LONGEST_SUMMARY]
         except (ToolFailed, OSError):
             return call.arguments[:LONGEST_SUMMARY]
 
-    def _parse(self, call: ToolCallPart) -> tuple[Tool, Any]:
-        """Return the tool of a call and its arguments, a null counting as not given; raise `ToolFailed` if either is wrong."""
+    def _parse(self, call: ToolCallPart) -> tuple[Tool, dict[str, Any]]:
+        """Return the tool of a call and what it was given, without nulls; raise `ToolFailed` if it is not a call."""
         tool = self._tools.get(call.tool)
         if tool is None:
             known = ", ".join(self._tools) or "none: there are none"
@@ -164,15 +175,11 @@ class Toolbox:
             raise ToolFailed(f"the arguments are no JSON ({error}); {_describe_arguments(tool)}") from None
         if not isinstance(decoded, dict):
             raise ToolFailed(f"the arguments are no JSON object; {_describe_arguments(tool)}")
-        given = {name: value for name, value in decoded.items() if value is not None}
-        try:
-            return tool, msgspec.convert(given, tool.arguments, strict=False)
-        except msgspec.ValidationError as error:
-            raise ToolFailed(f"wrong arguments: {error}; {_describe_arguments(tool)}") from None
+        return tool, {name: value for name, value in decoded.items() if value is not None}
 
     def _is_permitted(self, action: ActionRequest) -> bool:
         if action.tool in PATH_TOOLS:
-            path = self.workspace.root / action.what
+            path = named_path(action.what, self.workspace)
             self._touched.setdefault(path if action.tool in FOLDER_TOOLS else path.parent)
         permission = decide(action, self._rules)
         if permission != "ask":
@@ -218,6 +225,20 @@ class Toolbox:
 def not_started(call: ToolCallPart, reason: str = "the user interrupted an earlier call") -> ToolResultPart:
     """Return the result of a call that was not made."""
     return ToolResultPart(call.call_id, call.tool, f"not begun: {reason}", "interrupted")
+
+
+def _convert(tool: Tool, given: Mapping[str, Any]) -> Any:
+    """Return a tool's arguments; raise `ToolFailed` if they are wrong. Those that it does not know are left out."""
+    try:
+        return msgspec.convert(given, tool.arguments, strict=False)
+    except msgspec.ValidationError as error:
+        raise ToolFailed(f"wrong arguments: {error}; {_describe_arguments(tool)}") from None
+
+
+def _note_ignored(tool: Tool, given: Mapping[str, Any]) -> str:
+    """Return a line about arguments that a tool does not have, or an empty string."""
+    unknown = [quote_name(f'"{name[:LONGEST_NAME]}"') for name in given if name not in tool.arguments.__struct_fields__]
+    return f"[ignored: {', '.join(unknown[:MOST_NAMED])}; {_describe_arguments(tool)}]\n" if unknown else ""
 
 
 def _describe_arguments(tool: Tool) -> str:

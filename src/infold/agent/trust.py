@@ -16,6 +16,7 @@ from infold.agent.instructions import find_instruction_files, owner_of, reposito
 from infold.agent.tools.files import replace_file
 from infold.agent.tools.tool import Workspace
 from infold.settings.load import project_file
+from infold.settings.schema import make_private_folder
 
 
 def default_store(environ: Mapping[str, str]) -> str:
@@ -45,7 +46,7 @@ def make_workspace(
 
 
 FILE = "trust.json"
-OWNER_ONLY = 0o700
+OWNER_ONLY = 0o600
 
 
 class TrustAnswer(Struct, frozen=True):
@@ -93,8 +94,9 @@ def remember_trust(folder: Path, environ: Mapping[str, str], *, trusted: bool) -
     kept = [answer for answer in _answers(environ) if answer.folder != str(folder)]
     answers = [*kept, TrustAnswer(str(folder), owner_of(folder), trusted)]
     place = data_folder(environ)
-    place.mkdir(parents=True, exist_ok=True, mode=OWNER_ONLY)
-    replace_file(place / FILE, msgspec.json.format(msgspec.json.encode(answers), indent=1) + b"\n")
+    make_private_folder(place)
+    written = msgspec.json.format(msgspec.json.encode(answers), indent=1) + b"\n"
+    replace_file(Path(os.path.realpath(place / FILE)), written, OWNER_ONLY)
 
 
 def _answers(environ: Mapping[str, str]) -> list[TrustAnswer]:

@@ -51,6 +51,12 @@ _LOCAL = frozenset(
 )
 
 
+_SUBSCRIPTIONS = frozenset(
+    {"chatgpt", "claude-code", "codex", "copilot", "gemini-cli", "github-copilot", "openai-codex"}
+)
+"""How agents and libraries name what is paid by the month."""
+
+
 # Only hosts that may have an entry of their own need one common spelling.
 _HOSTS = {
     "amazon-bedrock": "bedrock",
@@ -159,6 +165,12 @@ def is_local(name: str) -> bool:
     """Return whether the name points at a server that chooses its own window (Ollama, vLLM and the like)."""
     host, slash, _ = name.partition("/")
     return bool(slash) and fold(host) in _LOCAL
+
+
+def is_subscription(name: str) -> bool:
+    """Return whether the name points at a provider that is paid by the month, so that a token costs nothing."""
+    host, slash, _ = name.partition("/")
+    return bool(slash) and fold(host) in _SUBSCRIPTIONS
 
 
 def _split_host(name: str) -> _Place:

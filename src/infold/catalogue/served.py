@@ -1,7 +1,8 @@
 """Windows that servers report: a local server chooses the window it loads a model with, and knows models no catalogue has.
 
-Only the questions and the meaning of the answers are decided here; callers send a question as they send their requests, with the
-same credentials. A host that is not local is asked for nothing but its list of models.
+Only the questions and the meaning of the answers are decided here; callers send them. The list of models is part of the API that
+requests go to, and is asked for with their credentials. A host that is not local is asked for nothing else. Further questions to
+a local server are outside that API.
 """
 
 import re
@@ -36,6 +37,12 @@ MOST_REMEMBERED = 256
 SMALLEST_WINDOW, LARGEST_WINDOW = 512, 100_000_000
 """A number outside is not a window."""
 
+_SUBSCRIPTION_HOSTS = (".chatgpt.com", ".githubcopilot.com", ".cloudcode-pa.googleapis.com")
+"""Where Codex with a ChatGPT login, GitHub Copilot and Gemini Code Assist send their requests."""
+
+_CODEX_HEADER, _OAUTH_TOKEN, _OAUTH_BETA = "chatgpt-account-id", "sk-ant-oat", "oauth-2"
+"""What Codex adds with a ChatGPT login; how the token of a Claude login begins, and the beta that Claude Code names with it."""
+
 _LOCAL_ENDINGS = (".local", ".localhost", ".internal", ".lan", ".home.arpa")
 _REQUEST_PATH = re.compile(r"/(?:chat/completions|responses|messages|models/[^/]+:\w+)$")
 _VERSION = re.compile(r"/v\d\w*$")
@@ -54,12 +61,16 @@ _FIELDS = (
 
 
 class Question(msgspec.Struct, frozen=True):
-    """A request that asks a server for its window, and how long its answer may take."""
+    """A request that asks a server for its window, and how long its answer may take.
+
+    `is_of_api`: it belongs to the API that requests go to, and may need their credentials.
+    """
 
     method: str
     url: str
     seconds: float
     body: bytes = b""
+    is_of_api: bool = False
 
 
 Ask = Callable[[Question], bytes | None]
@@ -99,11 +110,12 @@ class ServedWindows:
         self._known: OrderedDict[tuple[str, str], _Remembered] = OrderedDict()
         self._lock = Lock()
 
-    def find(self, url: str, model: str, ask: Ask) -> ServedWindow | None:
+    def find(self, url: str, model: str, ask: Ask, *, base: str = "") -> ServedWindow | None:
         """Return the window that the server of a request reports for a model; `None` if it reports none.
 
-        `url` is that of the request, or the server's base URL. Only local servers are asked about models that the catalogue
-        knows. Other threads wait, so that a server is not asked twice.
+        `url` is that of the request, or the server's base URL. `base` is where questions outside the API go, if others choose
+        the path of the request. Only local servers are asked about models that the catalogue knows. Other threads wait, so that
+        a server is not asked twice.
         """
         place = urlsplit(url)
         is_local = is_local_host(place.hostname or "")
@@ -116,7 +128,8 @@ class ServedWindows:
             if (known := self._current(key)) is not None:  # another thread asked meanwhile
                 return known.window
             known = self._known.get(key)
-            found = _ask_server(key[0], model, ask, is_local=is_local, query=_query(place.query), clock=self._clock)
+            root = _VERSION.sub("", (base or key[0]).rstrip("/")) if is_local else None
+            found = _ask_server(f"{key[0]}/models{_query(place.query)}", root, model, ask, self._clock)
             if found is None and known is not None:  # a server that is busy now
                 found = known.window
             seconds = UNKNOWN_SECONDS if found is None else KNOWN_SECONDS
@@ -143,15 +156,28 @@ def is_local_host(host: str) -> bool:
     return address.is_private or address.is_loopback or address.is_link_local
 
 
-def _ask_server(
-    base: str, model: str, ask: Ask, *, is_local: bool, query: str, clock: Callable[[], float]
-) -> ServedWindow | None:
-    """Ask one question after the other until one is answered or the time is over."""
+def is_paid(host: str, headers: Mapping[str, str]) -> bool:
+    """Return whether the tokens of a request to this host (`name:port`) cost money each, if the model has a price.
+
+    Not at a local or private address, and not on a subscription, which is known by its host or its credential; the names of
+    the headers are in lower case. Without a host only the headers show it.
+    """
+    name = urlsplit(f"//{host}").hostname or ""
+    is_subscribed = (
+        f".{name}".endswith(_SUBSCRIPTION_HOSTS)
+        or _CODEX_HEADER in headers
+        or headers.get("authorization", "").removeprefix("Bearer ").startswith(_OAUTH_TOKEN)
+        or _OAUTH_BETA in headers.get("anthropic-beta", "")
+    )
+    return not is_subscribed and not is_local_host(name)
+
+
+def _ask_server(models: str, root: str | None, model: str, ask: Ask, clock: Callable[[], float]) -> ServedWindow | None:
+    """Ask one question after the other until one is answered or the time is over; `root` is that of a local server."""
     deadline = clock() + ASK_SECONDS
-    root = _VERSION.sub("", base)
     named = msgspec.json.encode({"model": model})
-    questions = [("GET", f"{base}/models", b"", _in_list)]
-    if is_local:
+    questions = [("GET", models, b"", _in_list)]
+    if root is not None:
         questions += [
             ("GET", f"{root}/props", b"", _in_properties),  # llama.cpp
             ("GET", f"{root}/api/ps", b"", _in_list),  # Ollama, if the model is loaded
@@ -162,10 +188,10 @@ def _ask_server(
         seconds = deadline - clock()
         if seconds <= 0:
             return None
-        answer = ask(Question(method, url + query, seconds, body))
+        answer = ask(Question(method, url, seconds, body, is_of_api=url == models))
         tokens = None if answer is None else read(_decoded(answer), model)
         if tokens is not None:
-            return ServedWindow(tokens, url)
+            return ServedWindow(tokens, url.partition("?")[0])
     return None
 
 

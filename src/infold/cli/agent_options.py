@@ -2,14 +2,17 @@
 
 import logging
 import os
+import re
 import shlex
 import signal
+import sys
 import termios
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from secrets import token_hex
+from threading import Timer
 from types import FrameType
 from typing import IO
 
@@ -23,17 +26,20 @@ from infold.agent.agents import AGENTS, DEFAULT_AGENT
 from infold.agent.events import Notice, RequestRetried, RunEnded, RunEnding, ToolRefused
 from infold.agent.permissions import Consent, format_rules, granted_rules, parse_rules
 from infold.agent.run import AgentRun, RunOptions, UserInterface, open_run
+from infold.agent.tools.processes import hide_process
 from infold.agent.tools.tool import ActionRequest
 from infold.agent.trust import find_project_config, lookup_trust, remember_trust, trust_folder
+from infold.catalogue import Known, lookup
 from infold.cli import options
 from infold.cli.session_lookup import LAST, enforce_limits, find_session, note_other_folder, store_location
-from infold.core.messages import SessionId
-from infold.core.policy import PRESETS
-from infold.errors import StoreBroken, UsageError
+from infold.core.messages import ModelRef, SessionId
+from infold.core.policy import PRESETS, PriceUse
+from infold.errors import KeyRefused, StoreBroken, UsageError
 from infold.ports import FullStore, SessionKey
+from infold.reports.stored_log import recorded_model
 from infold.reports.text import name_some, one_line, printable
 from infold.settings import format_value, read_settings
-from infold.settings.schema import store_path
+from infold.settings.schema import make_private_folder, store_path
 from infold.wiring import EMBEDDED, open_model, open_store, system_clock
 
 EMBEDDED_OUTPUT_TOKENS = 512
@@ -43,6 +49,9 @@ TERMINATING = (signal.SIGTERM, signal.SIGHUP)
 
 SIGNALLED = 128
 """Added to a signal's number for the exit status, as shells do."""
+
+AGAIN_SECONDS = 0.01
+"""After this a signal that was lost is sent again."""
 
 SUMMARIES = "infold.session.summariser"
 """The logger of failing summaries."""
@@ -65,13 +74,20 @@ LONG_WAIT_SECONDS = 5.0
 MOST_NAMED, LONGEST_NAME = 5, 80
 """How many refused actions or files are named, and how much of each."""
 
-LONGEST_GRANT = 240
-"""Characters that describe what "always" would allow."""
+MOST_SHOWN = 10_000
+"""Characters of an action, and of what "always" would allow, that a question shows; of a longer action both ends."""
+
+MOST_BLANKS, MOST_BREAKS = 40, 3
+"""Blank characters, or line breaks, in a row that a question shows."""
+
+_GAP = re.compile("[ \n\u115f\u1160\u2800\u3164\uffa0]{4,}")
+"""White space after `printable`, and letters that look like it."""
 
 LONGEST_RULE = 200
 """Longer rules are not suggested."""
 
-_ANSWERS: dict[str, Consent] = {"y": "once", "yes": "once", "a": "always", "always": "always", "n": "no", "no": "no"}
+_ANSWERS: dict[str, Consent] = {"y": "once", "yes": "once", "n": "no", "no": "no"}
+_ALWAYS: dict[str, Consent] = {"a": "always", "always": "always"}
 
 _AGENTS = tuple(name for name, agent in AGENTS.items() if not agent.is_hidden)
 
@@ -117,6 +133,7 @@ agent_options = options.combine(
         "--policy", type=click.Choice(sorted(PRESETS)), help="The preset that keeps the session in its window."
     ),
     options.window,
+    options.priced,
     options.working_window,
     click.option("--store", metavar="PLACE", help="The store: a file's path or a postgresql:// address."),
 )
@@ -138,6 +155,7 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
     window: int | None
     store: str | None
     working_window: int | None = None
+    priced: PriceUse | None = None
     trust: bool = False
 
     @property
@@ -169,6 +187,7 @@ class AgentOptions(Struct, frozen=True, kw_only=True):
             ("--policy", self.policy),
             ("--window", self.window),
             ("--working-window", self.working_window),
+            ("--priced", self.priced),
         )
         for name, given in (*limits, ("--folder", self.folder), ("--store", self.store)):
             yield from (name, format_value(str(given))) if given else ()
@@ -203,6 +222,7 @@ def open_agent(given: AgentOptions, person: UserInterface) -> Iterator[AgentRun]
 
     Raise `InfoldError` if settings, a key, the store or the session is missing or wrong.
     """
+    hide_process()
     limits = read_settings(os.environ, None).store_limits
     with _open_store(store_location(given.store)) as store:
         enforce_limits(store, limits)
@@ -216,9 +236,10 @@ def open_agent(given: AgentOptions, person: UserInterface) -> Iterator[AgentRun]
 
 @contextmanager
 def open_agent_on(given: AgentOptions, person: UserInterface, store: FullStore, key: SessionKey) -> Iterator[AgentRun]:
-    """Open the agent on a session, with its model."""
+    """Open the agent on a session, with the model that is named, the one that answered it last, or the one of the settings."""
     settings = read_settings(os.environ, given.root if given.trust else None)
-    name = given.model or settings.model or EMBEDDED
+    recorded = "" if given.model else name_to_open(recorded_model(store, key).ref, given.base_url)
+    name = given.model or recorded or settings.model or EMBEDDED
     options = RunOptions(
         root=given.root,
         environ=os.environ,
@@ -228,13 +249,35 @@ def open_agent_on(given: AgentOptions, person: UserInterface, store: FullStore, 
         window=given.window or 0,
         working_window=given.working_window or 0,
         policy=given.policy or "",
+        priced=given.priced,
         steps=given.steps or 0,
         output_tokens=EMBEDDED_OUTPUT_TOKENS if name == EMBEDDED else 0,
         is_trusted=given.trust,
         address=given.base_url or os.environ.get("OPENAI_BASE_URL", ""),
     )
-    with open_model(name, given.base_url) as model:
+    with ExitStack() as stack:
+        try:
+            model = stack.enter_context(open_model(name, given.base_url))
+        except (UsageError, KeyRefused) as error:
+            if not recorded:
+                raise
+            raise UsageError(
+                f"session {key.session_id} was answered by {name}, which cannot be opened ({error}); to go on with another "
+                "model, name it with --model"
+            ) from error
         yield open_run(store, key, model, options=options, settings=settings, ui=person)
+
+
+def name_to_open(ref: ModelRef | None, url: str) -> str:
+    """Return the name by which a recorded model is opened again; empty if none is recorded, or the embedded one, which answers
+    only if no other is set.
+
+    Which of OpenAI's interfaces a model was used with is not recorded: one at another address has the chat interface.
+    """
+    if ref is None or ref.provider == EMBEDDED:
+        return ""
+    is_elsewhere = url or not isinstance(lookup(ref.full_name), Known)
+    return f"openai-chat/{ref.id}" if ref.provider == "openai" and is_elsewhere else ref.full_name
 
 
 @contextmanager
@@ -269,7 +312,7 @@ def _open_store(place: str) -> Iterator[FullStore]:
     if place != "memory" and "://" not in place:
         path = store_path(place)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_private_folder(path.parent)
         except OSError as error:
             problem = f"cannot create its folder ({error.strerror})"
             raise StoreBroken(str(path), problem, remedy="name a writable place with --store") from error
@@ -293,24 +336,47 @@ def new_key() -> SessionKey:
     return SessionKey("", SessionId(f"{datetime.now(UTC):%Y%m%d}-{token_hex(4)}"))
 
 
+class _Terminated(SystemExit):
+    """Raised by a signal."""
+
+
 @contextmanager
 def exit_on_signals() -> Iterator[None]:
     """End the run on SIGTERM and SIGHUP as on an interrupt: everything so far is stored.
 
-    A closed terminal often sends SIGHUP twice, so the second is ignored; if it is ignored already, as under nohup, it stays so.
+    A closed terminal often sends SIGHUP twice, so the second is ignored; if it is ignored already, as under nohup, it stays so. A
+    signal that arrives in a finaliser, where Python ignores exceptions, is sent again. An `OSError` after a signal is that of
+    writing to a terminal that is gone.
     """
+    received: list[int] = []
 
     def end(number: int, _frame: FrameType | None) -> None:
+        received.append(number)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        raise SystemExit(SIGNALLED + number)
+        raise _Terminated(SIGNALLED + number)
+
+    def send_again(ignored: "sys.UnraisableHookArgs") -> None:
+        if not isinstance(ignored.exc_value, _Terminated):
+            before_hook(ignored)
+            return
+        signal.signal(received[-1], end)
+        again = Timer(AGAIN_SECONDS, os.kill, (os.getpid(), received[-1]))
+        again.daemon = True
+        again.start()
 
     before = {number: signal.getsignal(number) for number in TERMINATING}
+    before_hook, sys.unraisablehook = sys.unraisablehook, send_again
     for number in TERMINATING:
         if before[number] != signal.SIG_IGN:
             signal.signal(number, end)
     try:
         yield
+    except OSError:
+        if not received:
+            raise
+        raise _Terminated(SIGNALLED + received[-1]) from None
     finally:
+        sys.unraisablehook = before_hook
         for number in TERMINATING:
             signal.signal(number, before[number])
 
@@ -344,20 +410,19 @@ def trust_prompt(source: IO[str] | None, console: Console) -> Callable[[Path, Se
         console.print(Text("  Use them only if you trust those who wrote them. You are asked once.", "dim"))
         console.print(Text(printable(f"  Trust {folder} and all below it?")))
         discard_typed(source)
-        answer = _read_answer(source, console, "  [bold]y[/]es or [bold]n[/]o: ")
-        return answer in ("once", "always")
+        return _read_answer(source, console, "  [bold]y[/]es or [bold]n[/]o: ", _ANSWERS) == "once"
 
     return ask
 
 
-def _read_answer(source: IO[str], console: Console, question: str) -> Consent:
+def _read_answer(source: IO[str], console: Console, question: str, answers: Mapping[str, Consent]) -> Consent:
     """Ask until the answer is valid; no if the terminal is gone."""
     while True:
         console.print(question, end="")
         line = source.readline()
         if not line:
             return "no"
-        answer = _ANSWERS.get(line.strip().lower())
+        answer = answers.get(line.strip().lower())
         if answer is not None:
             return answer
 
@@ -368,15 +433,51 @@ def permission_prompt(source: IO[str] | None, console: Console) -> Callable[[Act
         return lambda _: "no"
 
     def ask(action: ActionRequest) -> Consent:
-        where = f" ({action.why or 'outside the project'})" if action.outside else ""
-        console.print(Text(printable(f"? {action.tool}{where}: {action.what}"), style="bold yellow"))
-        console.print(
-            Text(f"  always would allow {one_line(format_rules(granted_rules(action)), LONGEST_GRANT)}", style="dim")
-        )
+        question = PermissionQuestion.of(action)
+        indented = question.action.replace("\n", "\n    ")
+        console.print(Text(f"? {question.tool}: {indented}", style="bold yellow"))
         discard_typed(source)  # typed before the question
-        return _read_answer(source, console, "  [bold]y[/]es, [bold]a[/]lways in this session, or [bold]n[/]o: ")
+        if not question.granted:
+            return _read_answer(source, console, "  [bold]y[/]es or [bold]n[/]o: ", _ANSWERS)
+        console.print(Text(f"  always would allow {question.granted}", style="dim"))
+        answers = "  [bold]y[/]es, [bold]a[/]lways in this session, or [bold]n[/]o: "
+        return _read_answer(source, console, answers, _ANSWERS | _ALWAYS)
 
     return ask
+
+
+class PermissionQuestion(Struct, frozen=True):
+    """What a person is asked, as text for a terminal: the tool, the action, and what "always" would allow.
+
+    Gaps are replaced by their length, so that nothing is out of sight. `granted` is empty, and "always" is not to be offered, if
+    either is too long to be shown whole.
+    """
+
+    tool: str
+    action: str
+    granted: str
+
+    @classmethod
+    def of(cls, action: ActionRequest) -> "PermissionQuestion":
+        """Return the question about an action."""
+        where = f" ({action.why or 'outside the project'})" if action.outside else ""
+        what, granted = _close_gaps(action.what), _close_gaps(format_rules(granted_rules(action)))
+        over = len(what) - MOST_SHOWN
+        if over > 0:
+            half = MOST_SHOWN // 2
+            what = f"{what[:half]}\n[{over:,} characters are not shown here]\n{what[-half:]}"
+        is_whole = over <= 0 and len(granted) <= MOST_SHOWN
+        return cls(printable(action.tool + where), what, " ".join(granted.split()) if is_whole else "")
+
+
+def _close_gaps(text: str) -> str:
+    """Return text for a terminal, with long gaps replaced by their length."""
+
+    def close(gap: re.Match[str]) -> str:
+        is_long = len(gap.group()) > MOST_BLANKS or gap.group().count("\n") > MOST_BREAKS
+        return f"[{len(gap.group()):,} blank characters]" if is_long else gap.group()
+
+    return _GAP.sub(close, printable(text))
 
 
 def describe_ending(ended: RunEnded) -> str:

@@ -20,7 +20,17 @@ from infold.reports.text import plural, printable
 from infold.session.settings import resolve_window
 from infold.settings.load import StatedValue, project_file, user_file
 from infold.settings.resolve import SessionOptions, Settings, preset_value, read_settings
-from infold.settings.schema import KEYS, POLICY_FIELDS, UPSTREAM, Key, Value, find_key, format_value, nearest_name
+from infold.settings.schema import (
+    KEYS,
+    POLICY_FIELDS,
+    UPSTREAM,
+    Key,
+    Value,
+    find_key,
+    format_value,
+    make_private_folder,
+    nearest_name,
+)
 
 PLAIN_WIDTH = 400
 """Columns if there is no terminal: room for any path, so that none is cut."""
@@ -213,7 +223,7 @@ def init(place: str | None, *, force: bool) -> None:
     is_user = place == "user"
     path = _user_place() if is_user else Path.cwd() / PROJECT_FILE
     _refuse_second_file(path, is_user=is_user, force=force)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_private_folder(path.parent)
     if path.exists() and not force:
         raise UsageError(f"{path} exists; edit it, or add --force to overwrite it")
     write_file(path, settings_template(is_user=is_user).encode(), source=Path(os.devnull), force=force)

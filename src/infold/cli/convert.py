@@ -1,19 +1,27 @@
 """Write a session in another format: `infold convert` from a file, `infold export` from a store."""
 
 import os
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import click
 from msgspec.structs import replace
 
+from infold.agent.snapshots import Snapshots, turn_spans
+from infold.agent.trust import default_snapshot_folder
 from infold.cli import options
 from infold.cli.files import OUTPUT_FORMATS, choose_session, encode_sessions, input_options, read_input, write_output
-from infold.cli.render import working
+from infold.cli.render import to_json, working
 from infold.cli.session_lookup import find_session, open_existing_store, session_argument, store_location, store_options
-from infold.ports import SessionKey, Store
+from infold.core.entries import MessageEntry
+from infold.core.messages import Message, MessageId
+from infold.errors import UsageError
+from infold.ports import FileDiff, SessionKey, Store
 from infold.session.titles import title_of
 from infold.settings.schema import store_path
 from infold.transcripts.infold_log import entries_to_log, session_from_entries
+from infold.transcripts.write_opencode import to_opencode
 
 EXPORT_FORMATS = ("markdown", "jsonl", "opencode")
 
@@ -56,7 +64,8 @@ def export(*, session: str, to: str, output: Path | None, force: bool, store: st
     """Write the whole of session ID, including what is folded or pruned.
 
     markdown is for people. jsonl is infold's own log, one entry per line, which the other verbs read as a FILE. opencode is
-    what `opencode import` reads: compactions are folds there too. Messages that were taken back are in the log only.
+    what `opencode import` reads: compactions are folds there too, and user messages have the files that their turns changed.
+    Messages that were taken back are in the log only.
 
     \b
     Examples:
@@ -71,8 +80,23 @@ def export(*, session: str, to: str, output: Path | None, force: bool, store: st
 
 
 def _encode(store: Store, key: SessionKey, to: str) -> bytes:
-    entries = [entry for _, entry in store.newest_first(key)][::-1]
+    numbered = [*store.newest_first(key)][::-1]
+    entries = [entry for _, entry in numbered]
     if to == "jsonl":
         return entries_to_log(key.session_id, entries)
     session = session_from_entries(key.session_id, entries)
-    return encode_sessions(to, (replace(session, title=session.title or title_of(store, key)),))
+    session = replace(session, title=session.title or title_of(store, key))
+    if to == "opencode":
+        messages = {number: entry.message for number, entry in numbered if isinstance(entry, MessageEntry)}
+        return to_json(to_opencode(session, _diffs_by_message(messages)))
+    return encode_sessions(to, (session,))
+
+
+def _diffs_by_message(messages: Mapping[int, Message]) -> dict[MessageId, tuple[FileDiff, ...]]:
+    """Return the files that each turn changed, by the message that began it; without turns whose snapshots are gone."""
+    folder, found = default_snapshot_folder(os.environ), dict[MessageId, tuple[FileDiff, ...]]()
+    for span in turn_spans(messages.items()):
+        with suppress(UsageError):
+            diffs = Snapshots(Path(span.root or Path.cwd()), folder).diff(span.before, span.after)
+            found[messages[span.sequence].id] = diffs
+    return found

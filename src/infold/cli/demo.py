@@ -27,13 +27,12 @@ from infold.core.events import Clipped, Compacted, Event, Pruned
 from infold.core.ledger import EMPTY_LEDGER, Ledger
 from infold.core.messages import is_recall
 from infold.core.policy import Policy, preset
-from infold.core.tokens import measure
 from infold.core.view import view
 from infold.errors import UnknownPreset, WindowExceeded
 from infold.formats.registry import OPENAI_CHAT
 from infold.formats.tools import recall_tool
 from infold.reports.text import one_line, plural, printable, short_number
-from infold.session.counting import counting_for
+from infold.session.counting import count_overhead, counting_for
 from infold.session.report import describe_event, tokens_by_category
 from infold.session.session import Session
 from infold.session.settings import SessionSettings
@@ -205,7 +204,7 @@ class Demo:
         )
         self.session = Session(store, self.name, settings)
         self._ruler = counting_for("o200k").ruler
-        self._overhead = measure(self.script.system, self._ruler) + measure(json.dumps(self.tools), self._ruler)
+        self._overhead = count_overhead((), self.script.system, self.tools, self._ruler).tokens
         self.largest_without = self._count(OPENAI_CHAT.decode(self.script.messages).messages)
 
     def play(self) -> Iterator[DemoStep]:

@@ -275,6 +275,9 @@ def _check_keys(settings: Settings | None, model: str | None) -> Iterator[Check]
     host = settings.gateway.host if settings is not None else "127.0.0.1"
     if os.environ.get("INFOLD_TOKEN"):
         yield Check("keys", "gateway token", "ok", "INFOLD_TOKEN is set")
+        if not os.environ.get("INFOLD_PAGE_TOKEN"):
+            found = "INFOLD_PAGE_TOKEN is not set, so the gateway's page is closed"
+            yield Check("keys", "page token", "missing", found, "export INFOLD_PAGE_TOKEN=… (for the operator alone)")
     elif host not in ("127.0.0.1", "::1", "localhost"):
         found = f"INFOLD_TOKEN is not set, and the gateway listens on {host}"
         fix = "export INFOLD_TOKEN=… (a random text of 16 characters or more)"

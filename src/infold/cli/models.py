@@ -177,7 +177,10 @@ def _describe(found: Lookup, name: str) -> Iterator[str]:
     if entry.prices is not None:
         yield f"  dollars per million tokens: {_prices(entry.prices)}"
     else:
-        yield f"  prices: not known; their usual ratios are assumed ({_prices(USUAL_PRICES[entry.family])})"
+        yield (
+            "  prices: not known, so that no fold is made for its price; with --priced always their usual ratios are assumed "
+            f"({_prices(USUAL_PRICES[entry.family])})"
+        )
     for tier in entry.tiers:
         yield f"  above {tier.above_tokens:,} tokens: {_prices(tier.prices)}"
     yield f"  counted as: {entry.family}"

@@ -51,6 +51,20 @@ working_window = click.option(
 )
 
 
+priced = click.option(
+    "--priced",
+    type=click.Choice(("auto", "never", "always")),
+    help="Whether to fold where that is cheaper: auto at the known prices of a paid API, always also at assumed ones.",
+)
+
+
+memory = click.option(
+    "--memory",
+    metavar="lean|balanced|rich|SHARE",
+    help="How much of the usable window a compaction may leave in place of what it folds: 5, 11 or 22 %, or a share.",
+)
+
+
 def complete_model(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Return the names of the catalogue that begin so, for the shell."""
     del ctx, param

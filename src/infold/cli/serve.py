@@ -29,6 +29,8 @@ SERVE_APP = "infold.cli.serve_app"
     help="The window in tokens, such as 32k, in place of every model's own.",
 )
 @options.working_window
+@options.priced
+@options.memory
 @click.option("--verbose", is_flag=True, help="Write a line to stderr for each request, compaction and upstream error.")
 def serve(**given: Any) -> None:
     """Listen for agents and keep each of their sessions inside its model's window.

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from infold.cli.session_lookup import enforce_limits
-from infold.core.events import Event, MediaNotStored, NotManaged, SummaryProgressed, SummaryRejected
+from infold.core.events import Event, MediaNotStored, NotManaged, OutputLowered, SummaryProgressed, SummaryRejected
 from infold.errors import UsageError, without_secrets
 from infold.gateway.actions import SessionActions
 from infold.gateway.app import Gateway, application
@@ -22,7 +22,7 @@ from infold.gateway.page.routes import CONTENT_POLICY, page_routes
 from infold.gateway.request_body import GatewayLimits
 from infold.gateway.server import Server, connections_allowed
 from infold.gateway.tenants import Tenants, TenantSessions, secret_for
-from infold.gateway.upstream import PROVIDERS, Upstreams, is_address
+from infold.gateway.upstream import CLIENTS, PROVIDERS, PUBLIC_ADDRESSES, Upstreams, is_address, upstream_options
 from infold.ports import FullStore
 from infold.reports.text import one_line
 from infold.session.process_settings import plugins_from
@@ -32,19 +32,19 @@ from infold.settings.schema import format_value
 from infold.wiring import embedded_model, located, open_store
 
 HINT = """\
-infold is listening on {url}   (page: {url}/, in a terminal: infold top {url})
+infold is listening on {url}   (its sessions in a terminal: infold top {url})
 
-  OpenAI SDK      OpenAI(base_url="{base}/v1")
-  Anthropic SDK   Anthropic(base_url="{base}")
-  Claude Code     ANTHROPIC_BASE_URL={base} claude
-  OpenCode        "provider": {{"openai": {{"options": {{"baseURL": "{base}/v1"}}}}}}   in opencode.json
-  Codex           codex -c model_provider=infold -c 'model_providers.infold={{name="infold", base_url="{base}/v1",
-                  env_key="OPENAI_API_KEY", wire_api="responses"}}'
-  pi              "providers": {{"openai": {{"baseUrl": "{base}/v1"}}}}   in ~/.pi/agent/models.json
+{clients}
 
 upstreams: {upstreams}
-store: {store}
-page: {url}/"""
+{unrouted}page: {page}
+store: {store}"""
+
+CLIENT_CELLS = 16
+"""The width of a client's name before its line."""
+
+EMBEDDED_PROVIDERS = ("anthropic", "openai")
+"""The providers whose interfaces the embedded model's server has."""
 
 BUSY_SECONDS = 5.0
 """How long a request waits for a file that another process writes, before it is relayed unchanged."""
@@ -67,28 +67,33 @@ def serve_until_signal(
 ) -> None:
     """Serve until a signal; raise `UsageError` for an invalid address, upstream or store.
 
-    `further` are the options `working_window` and `verbose`.
+    `further` are the options `working_window`, `priced`, `memory` and `verbose`.
     """
-    stated = {"INFOLD_WINDOW": window, "INFOLD_WORKING_WINDOW": further.get("working_window")}
-    environ = {**os.environ, **{name: str(tokens) for name, tokens in stated.items() if tokens}}
+    stated = {
+        "INFOLD_WINDOW": window,
+        "INFOLD_WORKING_WINDOW": further.get("working_window"),
+        "INFOLD_COMPACTION_PRICED": further.get("priced"),
+        "INFOLD_COMPACTION_MEMORY": further.get("memory"),
+    }
+    environ = {**os.environ, **{name: str(value) for name, value in stated.items() if value}}
     settings = read_settings(environ, Path.cwd())
     address = (host or settings.gateway.host, settings.gateway.port if port is None else port)
-    token, place = environ.get("INFOLD_TOKEN", ""), located(store or settings.store)
-    check_address(address[0], token)
+    token, page_token = environ.get("INFOLD_TOKEN", ""), environ.get("INFOLD_PAGE_TOKEN", "")
+    check_address(address[0], token, page_token)
+    place = located(store or settings.store)
     named = _check_upstreams({**settings.upstreams, **dict(map(_parse_upstream, upstreams))})
     tenants = Tenants(secret_for(place, environ), settings.gateway.tenant)
     with ExitStack() as stack:
         listener = stack.enter_context(_bind(address))
         opened = stack.enter_context(open_store(place, busy_seconds=BUSY_SECONDS))
         stack.enter_context(limits_enforced(opened, settings.store_limits))
-        if not named:
-            settings = _for_embedded(settings, environ)
-        default = "" if named else stack.enter_context(embedded_model()).url
+        answering = None if named else _for_embedded(settings, environ)
+        routed = named or dict.fromkeys(EMBEDDED_PROVIDERS, stack.enter_context(embedded_model()).url)
         hub = _open_hub(verbose=further.get("verbose", False))
-        sessions = TenantSessions(opened, settings, hub, plugins_from(settings))
+        sessions = TenantSessions(opened, settings, hub, plugins_from(settings), for_requests=answering)
         given = settings.gateway
         gateway = Gateway(
-            upstreams=Upstreams(named, default),
+            upstreams=Upstreams(routed),
             tenants=tenants,
             sessions=sessions,
             hub=hub,
@@ -99,12 +104,13 @@ def serve_until_signal(
                 connections=connections_allowed(given.max_connections),
             ),
             token=token,
-            pages=page_routes(opened, SessionActions(sessions), hub),
+            page_token=page_token,
+            pages=page_routes(opened, SessionActions(sessions), hub, routed=routed),
             content_policy=CONTENT_POLICY,
             allowed_hosts=given.allowed_hosts,
         )
         server = Server(application(gateway), gateway.limits, on_exit=hub.close)
-        _print_hint(listener, named, place, token=token)
+        _print_hint(listener, named, place, gateway)
         server.serve_until_signal(listener)
 
 
@@ -134,7 +140,7 @@ def request_line(served: ServedRequest) -> str:
 def session_line(event: Event) -> str:
     """Return what was done in a session; empty for what the line of the request says, and for what holds content."""
     match event:
-        case SummaryProgressed() | NotManaged():
+        case SummaryProgressed() | NotManaged() | OutputLowered():
             return ""
         case SummaryRejected():
             done = f"a summary was rejected ({', '.join(event.faults)})"
@@ -169,7 +175,7 @@ def _check_upstreams(upstreams: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _for_embedded(settings: Settings, environ: Mapping[str, str]) -> Settings:
-    """Use the window of the embedded model, whatever model a client names."""
+    """Return the settings of requests that the embedded model answers: its window, whatever model a client names."""
     if settings.effective()["window"].origin != "default":
         return settings
     return read_settings({**environ, "INFOLD_WINDOW": str(embedded_model().context_tokens)}, Path.cwd())
@@ -213,15 +219,28 @@ def _bind(address: tuple[str, int]) -> Iterator[socket.socket]:
         yield listener
 
 
-def _print_hint(listener: socket.socket, upstreams: Mapping[str, str], place: str, *, token: str) -> None:
+def _print_hint(listener: socket.socket, upstreams: Mapping[str, str], place: str, gateway: Gateway) -> None:
     host, port = listener.getsockname()[:2]
     url = f"http://{f'[{host}]' if ':' in host else host}:{port}"
-    routes = [f"{provider} → {address}" for provider, address in sorted(upstreams.items())]
+    base = f"{url}/t/$INFOLD_TOKEN" if gateway.token else url
+    routed = upstreams or dict.fromkeys(EMBEDDED_PROVIDERS, "the embedded model")
+    clients = (f"  {one.name:<{CLIENT_CELLS}}{one.line(base)}" for one in CLIENTS if one.provider in routed)
+    others = [one for one in PUBLIC_ADDRESSES if one not in routed]
+    example = next(upstream_options(routed), "")
     click.echo(
         HINT.format(
             url=url,
-            base=f"{url}/t/$INFOLD_TOKEN" if token else url,
-            upstreams=", ".join(routes) or "every provider → the embedded model",
+            clients="\n".join(clients),
+            page=_page_hint(url, gateway),
+            upstreams=", ".join(f"{provider} → {address}" for provider, address in sorted(routed.items())),
+            unrouted=f"not routed: {', '.join(others)}; to add one: {example}\n" if others else "",
             store=format_value(place),
         )
     )
+
+
+def _page_hint(url: str, gateway: Gateway) -> str:
+    """Return where the page is, and which token opens it."""
+    if gateway.token and not gateway.page_token:
+        return "closed, for it shows the sessions of all callers; INFOLD_PAGE_TOKEN sets a token that opens it"
+    return f"{url}/   (opened by INFOLD_PAGE_TOKEN)" if gateway.page_token else f"{url}/"

@@ -97,14 +97,17 @@ def enforce_limits(store: FullStore, limits: StoreLimits) -> None:
         click.echo(f"deleted {plural(deleted, 'session')} beyond your store_limits", err=True)
 
 
-def find_session(store: FullStore, wanted: str, tenant: str | None = None, *, folder: Path | None = None) -> SessionKey:
+def find_session(
+    store: FullStore, wanted: str, tenant: str | None = None, *, folder: Path | None = None, is_final: bool = False
+) -> SessionKey:
     """Return the session named by its id, by a unique beginning of it, or by `last`; raise `UsageError` otherwise.
 
     `last` is the last one of the folder, the current one by default; if there is none, the last of all, which is noted on
-    stderr. An empty name, as of an unset variable, matches no session.
+    stderr. `is_final`: what is done to the session cannot be undone, so `last` is one that was used in this folder, or an
+    error. An empty name, as of an unset variable, matches no session.
     """
     if wanted == LAST:
-        return _last(store, tenant, folder or Path.cwd())
+        return _last(store, tenant, folder or Path.cwd(), is_final=is_final)
     found = _exactly(store, wanted, tenant) or [
         one.key for one in newest_sessions(store, tenant) if wanted and one.key.session_id.startswith(wanted)
     ]
@@ -128,14 +131,19 @@ def note_other_folder(store: Store, key: SessionKey, folder: Path) -> None:
         click.echo(printable(f"session {key.session_id} belongs to another folder, {own}"), err=True)
 
 
-def _last(store: FullStore, tenant: str | None, folder: Path) -> SessionKey:
+def _last(store: FullStore, tenant: str | None, folder: Path, *, is_final: bool) -> SessionKey:
     newest = next(newest_sessions(store, tenant), None)
     if newest is None:
         raise UsageError(f"there are no sessions yet; {START_HINT}")
-    here = ("", str(folder.resolve()))
+    here = (str(folder.resolve()), *(() if is_final else ("",)))
     own = next((one.key for one in newest_sessions(store, tenant) if session_folder(store, one.key) in here), None)
     if own is None:
-        last = f"{newest.key.session_id}, of {session_folder(store, newest.key)}"
+        last = f"{newest.key.session_id}, of {session_folder(store, newest.key) or 'no known folder'}"
+        if is_final:
+            raise UsageError(
+                f"no session belongs to this folder, so `last` names none here; the last of all is {last}; give its id if you "
+                "mean that one"
+            )
         click.echo(printable(f"no session belongs to this folder; the last of all is {last}"), err=True)
     return own or newest.key
 

@@ -166,7 +166,8 @@ def delete(sessions: tuple[str, ...], store: str | None, tenant: str | None, *, 
     """Remove sessions ID for good: every message, checkpoint and title, and everything recall would find.
 
     This cannot be undone; infold export makes a copy. The sessions are shown and you are asked first. If one of the IDs
-    names no session, nothing is removed. Snapshots that the agent took of your files are deleted after a month.
+    names no session, nothing is removed; `last` is one of the current folder only. Snapshots that the agent took of your
+    files are deleted after a month.
 
     \b
     Examples:
@@ -174,7 +175,7 @@ def delete(sessions: tuple[str, ...], store: str | None, tenant: str | None, *, 
       infold delete 20260105-kite 20260106-boat --yes
     """
     with open_existing_store(store) as opened:
-        keys = list(dict.fromkeys(find_session(opened, one, tenant) for one in sessions))
+        keys = list(dict.fromkeys(find_session(opened, one, tenant, is_final=True) for one in sessions))
         if not is_sure:
             _confirm(opened, keys)
         for key in keys:

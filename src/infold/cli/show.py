@@ -44,7 +44,7 @@ from infold.reports.text import (
 )
 from infold.session.media import Medium
 from infold.session.recall import recall_media
-from infold.session.report import REASONS
+from infold.session.report import REASONS, describe_saving
 from infold.session.titles import SESSION, title_of, titles_of
 
 MOST_LINES = 3
@@ -188,9 +188,13 @@ def _lines(one: ShownEntry, titles: Mapping[MessageId, str], *, full: bool, plai
         case Checkpoint() as checkpoint:
             rule = "-" * 4 if plain else "─" * 4
             change = f", {words}" if checkpoint.tokens_before else ""
-            text = f"{rule} [{one.number}] checkpoint{change}, because {REASONS[checkpoint.reason]} {rule}"
+            why = f"{REASONS[checkpoint.reason]}{describe_saving(checkpoint)}"
+            text = f"{rule} [{one.number}] checkpoint{change}, because {why} {rule}"
             yield Text(text, style="bold green")
             yield from _block(checkpoint.text)
+            if checkpoint.steps:
+                numbers = ", ".join(str(step.sequence) for step in checkpoint.steps)
+                yield Text(f"· {len(checkpoint.steps):,} earlier steps stay in their own form: {numbers}", style="dim")
             for sentence in checkpoint.verdict.removed if checkpoint.verdict else ():
                 yield Text(f"· removed from the summary: {printable(sentence)}", style="dim")
         case _:

@@ -76,6 +76,12 @@ class SessionList(Struct, frozen=True):
     has_more: bool = False
 
 
+class _Refusal(Struct, frozen=True):
+    """An answer of the gateway's own that is an error."""
+
+    error: dict[str, str | int]
+
+
 class _NoGateway(UsageError):
     """No gateway of infold answers at an address."""
 
@@ -95,8 +101,8 @@ class _NoGateway(UsageError):
 def top(address: str | None, seconds: float, *, once: bool, as_json: bool) -> None:
     """Watch the sessions of a gateway: how full each usable window is, requests, folds, cost, and the share read from the cache.
 
-    ADDRESS is as `infold serve` prints it; by default that of your settings, http://127.0.0.1:8377. A gateway with a token needs
-    INFOLD_TOKEN, or an address that ends in /t/TOKEN. q ends it. Titles are the first words of each session.
+    ADDRESS is as `infold serve` prints it; by default that of your settings, http://127.0.0.1:8377. Where its pages have a token,
+    set INFOLD_PAGE_TOKEN, or give an address that ends in /t/TOKEN. q ends it. Titles are the first words of each session.
 
     \b
     Examples:
@@ -136,7 +142,7 @@ def _ask(url: str, most: int) -> SessionList:
 
 
 def _fetch(url: str, most: int) -> bytes:
-    token = os.environ.get("INFOLD_TOKEN", "")
+    token = os.environ.get("INFOLD_PAGE_TOKEN", "")
     headers = {"accept": "application/json", **({"x-infold-token": token} if token else {})}
     shown = _shown(url)
     try:
@@ -149,11 +155,14 @@ def _fetch(url: str, most: int) -> bytes:
     except (InvalidURL, ValueError) as error:
         raise UsageError(f"not an address: {shown!r}; give one such as http://127.0.0.1:8377") from error
     except HTTPError as error:
-        error.close()
+        with error:
+            refusal = _refusal_in(error.read(LARGEST_ANSWER))
         if error.code == 401:
             raise _NoGateway(
-                f"the gateway at {shown} needs its token; set INFOLD_TOKEN, or give {shown}/t/TOKEN"
+                f"the gateway at {shown} needs the token of its pages; set INFOLD_PAGE_TOKEN, or give {shown}/t/TOKEN"
             ) from error
+        if error.code == 403 and refusal:
+            raise _NoGateway(f"the gateway at {shown} refused: {refusal}") from error
         if error.code in (404, 405) or error.headers.get("x-infold"):  # another server, or relayed by an older gateway
             raise _not_infold(url) from error
         raise _NoGateway(f"the gateway at {shown} answered with status {error.code}; see its log") from error
@@ -161,6 +170,14 @@ def _fetch(url: str, most: int) -> bytes:
         reason = without_secrets(str(getattr(error, "reason", "") or error or type(error).__name__))
         problem = f"no gateway answers at {shown} ({reason}); start one with: infold serve"
         raise _NoGateway(f"{problem}, or give the address that it printed") from error
+
+
+def _refusal_in(content: bytes) -> str:
+    """Return the message of an answer of the gateway's own; empty if it is another."""
+    try:
+        return one_line(str(msgspec.json.decode(content, type=_Refusal).error.get("message", "")))
+    except msgspec.MsgspecError:
+        return ""
 
 
 def _not_infold(url: str) -> _NoGateway:

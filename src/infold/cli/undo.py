@@ -10,6 +10,7 @@ from infold.core.events import Event, Restored
 from infold.core.log import Log
 from infold.errors import UsageError
 from infold.ports import SessionKey, Store
+from infold.reports.stored_log import recorded_model
 from infold.reports.text import printable, short_number
 from infold.session.session import Session
 from infold.session.settings import SessionSettings
@@ -39,7 +40,8 @@ def undo(session: str, entry: int | None, store: str | None, tenant: str | None,
     events: list[Event] = []
     with open_existing_store(store) as opened:
         key = find_session(opened, session, tenant)
-        settings = SessionSettings(window=WINDOW_TOKENS, on_event=events.append)
+        model = recorded_model(opened, key).id or None  # counts as the session did
+        settings = SessionSettings(model=model, window=WINDOW_TOKENS, on_event=events.append)
         own = Session(opened, key.session_id, settings, tenant=key.tenant)
         _check_newest(opened, key, own.log, entry)
         own.undo(entry)

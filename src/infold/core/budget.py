@@ -167,6 +167,57 @@ class Window(Struct, frozen=True):
         return self.input_tokens or self.context_tokens
 
 
+LEAST_OUTPUT_TOKENS = 4_096
+"""A request is never made to ask for less output than this: a shorter reply would often be cut off."""
+
+
+LEAST_ANSWER_TOKENS = 1_024
+"""What a budget for thinking leaves for the answer at least; providers refuse an output limit that is not above the budget."""
+
+
+OUTPUT_SLACK_SHARE = 0.01
+"""Share of the window that a lowered output leaves free: counts of single messages differ by a few tokens."""
+
+
+class AskedOutput(Struct, frozen=True):
+    """The most tokens that a request asks for in reply, 0 if it does not say; `thinking_tokens` of them are for thinking."""
+
+    tokens: int = 0
+    thinking_tokens: int = 0
+
+    @property
+    def least_tokens(self) -> int:
+        """The least that the request may be made to ask for."""
+        return min(self.tokens, max(LEAST_OUTPUT_TOKENS, self.thinking_tokens + LEAST_ANSWER_TOKENS))
+
+    def narrow(self, window: Window, policy: Policy, overhead_tokens: int) -> Window:
+        """Return the window with room for the reply, which takes no more than a share of it, unless the least is more.
+
+        A document's preset leaves room for all that is asked for. If system prompt and tools then leave too little, the
+        window stays whole: it must not stop being kept because a request asks for much.
+        """
+        share = int(window.context_tokens * RESERVE_SHARE)
+        is_scaled = policy.usable == "scaled-reserve"
+        reserve = min(self.tokens, max(share, self.least_tokens)) if is_scaled else self.tokens
+        left = window.context_tokens - reserve
+        if not self.tokens or left <= overhead_tokens + (share if is_scaled else 0):
+            return window
+        return replace(window, input_tokens=min(window.limit_tokens, left))
+
+    def fitting(self, window_tokens: int, *, expected_tokens: int, most_tokens: int) -> int:
+        """Return what to ask for with a prompt: less only if both are not expected to fit the window (0: unlimited).
+
+        Then the reply gets what the prompt leaves at its largest, less a little, since providers refuse a single token too much.
+        """
+        if not window_tokens or expected_tokens + self.tokens <= window_tokens:
+            return self.tokens
+        left = int(window_tokens * (1 - OUTPUT_SLACK_SHARE)) - most_tokens
+        return min(self.tokens, max(self.least_tokens, left))
+
+
+NOTHING_ASKED = AskedOutput()
+
+
 class Budget(Struct, frozen=True):
     """A window under a policy: what may be filled, where to act, where to stop.
 
@@ -192,7 +243,7 @@ def budget_for(window: Window, policy: Policy) -> Budget:
     """Return the budget of a window under a policy; raise `PolicyError` if they contradict each other."""
     stated = policy.window_tokens
     own = window if stated is None else Window(stated, output_tokens=window.output_tokens)
-    seen = own if policy.working_window_tokens is None else _working_window(own, policy.working_window_tokens)
+    seen = own if policy.working_window_tokens is None else _working_window(own, policy, policy.working_window_tokens)
     if seen.context_tokens == 0:
         return Budget(0, 0, 0, 0, bounded=False, limit_bytes=window.request_bytes)
     usable = _usable_tokens(seen, policy)
@@ -210,9 +261,10 @@ def budget_for(window: Window, policy: Policy) -> Budget:
     return Budget(usable, limit, trigger, target, limit_bytes=window.request_bytes)
 
 
-def _working_window(own: Window, working_tokens: int) -> Window:
-    """Return the window to work in: the model's own if the stated one is not smaller."""
-    if 0 < own.context_tokens <= working_tokens:
+def _working_window(own: Window, policy: Policy, working_tokens: int) -> Window:
+    """Return the window to work in: the model's own if the stated one is not smaller, except where a document's number holds
+    whatever the model has."""
+    if policy.usable != "whole" and 0 < own.context_tokens <= working_tokens:
         return own
     output = own.output_tokens
     return Window(

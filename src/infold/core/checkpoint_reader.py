@@ -9,16 +9,19 @@ from typing import get_args
 
 from infold.core.ledger import (
     CHECKPOINT_MARK,
+    EXCERPTS,
+    LONGEST_SENTENCE,
     CommandFact,
     ErrorFact,
     FileFact,
     FileOperation,
     JobFact,
+    LaterWords,
     Ledger,
-    NameFact,
     Quote,
-    Revocation,
     TodoFact,
+    ValueFact,
+    sentences,
 )
 
 _HINT = "The full text of anything marked with a number"
@@ -31,7 +34,7 @@ _HEADINGS = {
     "The user's first request": "first",
     "The user's latest request": "latest",
     "Rules the user laid down": "constraints",
-    "Taken back by the user": "revoked",
+    "Taken back by the user": "taken back",
     "Asked of the user and answered": "answers",
     "Attached by the user": "attachments",
     "Other requests": "others",
@@ -41,23 +44,29 @@ _HEADINGS = {
     "Files read": "files",
     "Todo list as last written": "todos",
     "Errors not seen to be settled": "errors",
+    "Failed at first and succeeded since": "overcome",
     "Questions still open": "questions",
     "Started and not reported back": "jobs",
     "Decisions": "decisions",
     "Figures and references": "findings",
+    "Checks run": "commands",
     "Commands run": "commands",
+    "Results": "values",
     "Looked up": "lookups",
     "Reported to the user": "reports",
 }
 """How the headings of a checkpoint's text begin, up to a comma: what follows says in which order things are listed."""
 
-_USERS_WORDS = frozenset({"pinned", "first", "latest", "constraints", "revoked"})
+_USERS_WORDS = frozenset({"pinned", "first", "latest", "constraints", "taken back"})
 """Kinds that are the user's own words. They come before what was attached, which may imitate their headings."""
 
-_WITH_PIECES, _PIECES = frozenset({"files", "commands", "lookups"}), " — "
-"""Kinds whose lines may be followed by pieces of the file or result, and what stands before these."""
+_NOTED = frozenset({"first", "latest", "constraints", "others"})
+"""Kinds whose sentences may have later words behind them."""
 
-_HANDLE = re.compile(r"(?:;? recall \d+\.\d+(?=\]$)| \[\d+\.\d+\]$)")
+_WITH_PIECES, _PIECES = frozenset({"files", "commands", "lookups"}), " — "
+"""Kinds whose lines earlier versions followed by pieces of the file or result, and what stands before these."""
+
+_HANDLE = re.compile(r"(?:;? [\w.:-]*recall \d+\.\d+(?=\]$)| \[\d+\.\d+\]$)")
 _MORE = re.compile(r"… and [\d,]+ more")
 _OPERATION = "|".join(get_args(FileOperation))
 _LISTED = re.compile(rf"({_OPERATION}): (.+)")
@@ -65,6 +74,7 @@ _FILE = re.compile(rf"(.+?): ({_OPERATION})(?: \((\d+) times\))?")
 _FOLDER = re.compile(r"Paths below are in (\S.*) unless they begin with a slash\.")
 _COMMAND = re.compile(r"`(.+?)`(?: → (?:(ok|exit (-?\d{1,3}))(?: \((.*)\))?|(.*)))?", re.DOTALL)
 _ASKED = re.compile(r' \(asked: "([^\n]*)"\)\Z')
+_LATER = re.compile(r' \(later: "([^\n]*?)"\)(?=\s|\Z|""")')
 _TODO = re.compile(r"\[([^\]\n]{0,60})\] (.+)", re.DOTALL)
 _ERROR = re.compile(r"(.+?): (.+)", re.DOTALL)
 
@@ -88,7 +98,7 @@ class _CheckpointReader:
         self.words: dict[str, list[str]] = {}
         self.others: list[str] = []
         self.asked: dict[tuple[str, str], str] = {}
-        self.pieces: list[tuple[str, str]] = []
+        self.later: list[LaterWords] = []
 
     def read(self, text: str) -> Ledger:
         kind, is_attached = "", False
@@ -105,13 +115,13 @@ class _CheckpointReader:
         folder = _FOLDER.fullmatch(line)
         if folder is not None:
             self.folder = folder[1]
-        return folder is not None or line.startswith((CHECKPOINT_MARK, _HINT))
+        return folder is not None or line.startswith((CHECKPOINT_MARK, _HINT, EXCERPTS))
 
     def _take(self, kind: str, line: str) -> None:
         if not kind or kind == "narratives" or not line.startswith("- "):
             self.others.append(line)
             return
-        line, _, pieces = line.partition(_PIECES) if kind in _WITH_PIECES else (line, "", "")
+        line = line.partition(_PIECES)[0] if kind in _WITH_PIECES else line
         words = _HANDLE.sub("", line.removeprefix("- ").rstrip())
         if _MORE.fullmatch(words):
             return
@@ -119,23 +129,25 @@ class _CheckpointReader:
         words = words[: asked.start()] if asked else words
         if len(words) >= 2 * len(_FENCE) and words.startswith(_FENCE) and words.endswith(_FENCE):
             words = words[len(_FENCE) : -len(_FENCE)]
+        words = self._without_later(words) if kind in _NOTED else words
         self.words.setdefault(kind, []).append(words)
         self.asked[kind, words] = asked[1] if asked else ""
-        self.pieces += [(words, piece) for piece in pieces.split(" · ") if piece or kind == "lookups"]
 
     def _ledger(self) -> Ledger:
         first, latest = self._quotes("first"), self._quotes("latest")
         files, commands = tuple(self._files()), tuple(self._commands())
+        values = tuple(self._values())
         todos = tuple(TodoFact(found[2], found[1]) for found in self._matches("todos", _TODO))
         attached = (
             f"{self.handle.partition('.')[0]}.0{self.handle.partition('.')[2]}"  # another one than the requests have
         )
         told = "\n".join(self.others).strip()
+        taken_back = tuple(map(self._taken_back, self._newest_last("taken back")))
         return Ledger(
             first_request=next(iter(first), None),
             latest_request=next(iter((*latest, *first)), None),
             requests=(*first, *self._quotes("others"), *latest),
-            constraints=self._quotes("constraints"),
+            constraints=(*self._quotes("constraints"), *(pair.sentence for pair in taken_back)),
             pinned=self._quotes("pinned"),
             files=files,
             commands=commands,
@@ -149,8 +161,9 @@ class _CheckpointReader:
             jobs=tuple(JobFact(words, self.handle) for words in self.words.get("jobs", ())),
             attachments=tuple(Quote(attached, words) for words in self._newest_last("attachments")),
             answers=self._quotes("answers"),
-            revoked=tuple(map(self._revocation, self._newest_last("revoked"))),
-            names=tuple(self._names()),
+            later=(*taken_back, *self.later),
+            values=values,
+            overcome=tuple(map(self._error, self._newest_last("overcome"))),
         )
 
     def _newest_last(self, kind: str) -> Iterable[str]:
@@ -173,9 +186,20 @@ class _CheckpointReader:
         found = _ERROR.fullmatch(words)
         return ErrorFact(found[1], found[2], self.handle) if found else ErrorFact(words, "", self.handle)
 
-    def _revocation(self, words: str) -> Revocation:
-        rule, _, by = words.rpartition(" → ")
-        return Revocation(Quote(self.handle, rule), Quote(self.handle, by))
+    def _taken_back(self, line: str) -> LaterWords:
+        """Return a rule and later words as earlier versions wrote them."""
+        rule, _, words = line.rpartition(" → ")
+        return LaterWords(Quote(self.handle, rule), Quote(self.handle, words))
+
+    def _without_later(self, words: str) -> str:
+        """Return a quote without the later words behind its sentences, which are noted."""
+        plain, at = "", 0
+        for found in _LATER.finditer(words):
+            plain, at = plain + words[at : found.start()], found.end()
+            plain = _HANDLE.sub("", plain)
+            sentence = (sentences(plain[-LONGEST_SENTENCE:]) or ("",))[-1]
+            self.later.append(LaterWords(Quote(self.handle, sentence), Quote(self.handle, found[1])))
+        return plain + words[at:]
 
     def _commands(self) -> Iterable[CommandFact]:
         facts = [
@@ -205,12 +229,13 @@ class _CheckpointReader:
     def _path(self, path: str) -> str:
         return path if path.startswith("/") else self.folder + path
 
-    def _names(self) -> Iterator[NameFact]:
-        """Yield a fact for each piece of a file or result; its weight is that of a name that was seen once."""
-        for words, piece in self.pieces:
-            file, command = _FILE.fullmatch(words), _COMMAND.fullmatch(words)
-            source = self._path(file[1]) if file else command[1] if command else words
-            yield NameFact(piece or source, piece, source, self.handle, 1)
+    def _values(self) -> Iterator[ValueFact]:
+        for words in reversed(self.words.get("values", [])):
+            call, arrow, value = words.partition(" → ")
+            if arrow:
+                yield ValueFact(call, value, self.handle)
+            else:
+                self.others.append(f"- {words}")
 
 
 _OPERATIONS: tuple[FileOperation, ...] = get_args(FileOperation)

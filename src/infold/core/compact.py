@@ -4,14 +4,14 @@ The session does the same with a summariser and a store between the steps. Both 
 deterministic compaction and one by a model differ only in their words.
 """
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import takewhile
+from typing import assert_never
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from infold.core.checkpoint_text import CheckpointText, render_checkpoint
+from infold.core.checkpoint_text import CheckpointText, TextRoom, render_checkpoint
 from infold.core.cut import Cut, head_size, kept_size, newest_turns_within
 from infold.core.entries import (
     NARRATIVE,
@@ -27,31 +27,32 @@ from infold.core.entries import (
     split_handle,
 )
 from infold.core.events import Clipped, Compacted, Event, Exceeded, InstructionStubbed, Pruned
-from infold.core.extract import extract
-from infold.core.gauge import PlanInputs, estimated_tokens, open_calls_size
-from infold.core.ledger import EMPTY_LEDGER, Ledger, Quote, carry_state, merge
+from infold.core.extract import extract, index_of
+from infold.core.gauge import PlanInputs, estimated_tokens, open_calls_size, preset_tokens
+from infold.core.kept_steps import NO_STEPS, KeptSteps, OldSteps
+from infold.core.later_words import SentenceIndex
+from infold.core.ledger import EMPTY_LEDGER, EXCERPTS, Ledger, Quote, carry_state, merge
 from infold.core.log import Log, size_of_state, size_of_text
-from infold.core.logged_message import LoggedMessage
 from infold.core.messages import (
     STATE_ID,
     AssistantMessage,
+    HistoryFingerprints,
     Message,
     MessageId,
     Part,
     SystemMessage,
     TextPart,
-    ToolCallPart,
-    ToolResultPart,
     UserMessage,
     calls_of,
-    chain_fingerprint,
     fingerprint,
-    outline_fingerprint,
+    history_fingerprints,
+    is_provider_summary,
     text_of,
 )
-from infold.core.plan import Fits, Fold, NextStep, Prune, Shorten, Stuck, Summarise, next_step
-from infold.core.prune import excerpts_of, names_in, plan_prune
-from infold.core.tokens import estimate, measure, tokens_in, total_size
+from infold.core.plan import Fits, Fold, NextStep, Prune, Shorten, Stuck, Summarise, ends_with_reply, next_step
+from infold.core.policy import ContinueRule, SummaryPolicy
+from infold.core.prune import excerpts_of, plan_prune
+from infold.core.tokens import NO_SIZE, Size, estimate, measure, tokens_in, total_size
 
 MOST_UNANSWERED = 200
 
@@ -66,33 +67,45 @@ def caller_messages(log: Log, cut: Cut) -> tuple[Message, ...]:
 
 def ledger_before(log: Log, cut: Cut) -> Ledger:
     """Return the ledger of everything before a cut, including earlier folds."""
-    older = EMPTY_LEDGER
-    if log.checkpoint is not None:
-        older = log.checkpoint.ledger
-        if log.checkpoint.narrative:
-            told = Quote(str(log.checkpoint_sequence), log.checkpoint.narrative)
-            older = merge(older, Ledger(narratives=(told,)))
-    head = ((logged.sequence, logged.message) for logged in log.live[: cut.index])
-    return merge(older, extract(head, log.pins, older))
+    older = _older_ledger(log)
+    return _ledger_before(log, cut, older, index_of(older))
 
 
-def without_settled(ledger: Ledger, log: Log, cut: Cut) -> Ledger:
-    """Return the ledger to show with the kept tail: without what the tail has settled, changed, ended, answered or taken
-    back; if the user asks for something in it, no earlier request is the latest."""
+def ledgers_at(log: Log, cut: Cut) -> tuple[Ledger, Ledger]:
+    """Return the ledger of everything before a cut, and the one to show with the kept tail: without what the tail has settled,
+    changed, ended, answered or taken back; if the user asks for something in it, no earlier request is the latest."""
+    older = _older_ledger(log)
+    said = index_of(older)
+    ledger = _ledger_before(log, cut, older, said)
     is_asked = bool(ledger.requests) and any(logged.is_persons for logged in log.live[cut.index :])
     if not (is_asked or ledger.todos or ledger.errors or ledger.jobs or ledger.questions):
-        return ledger
+        return ledger, ledger
     tail = ((logged.sequence, logged.message) for logged in log.live[cut.index :])
-    later = merge(ledger, extract(tail, log.pins, ledger))
-    return replace(
+    later = merge(ledger, extract(tail, log.pins, ledger, said))
+    return ledger, replace(
         ledger,
         latest_request=ledger.latest_request if later.latest_request == ledger.latest_request else None,
-        revoked=later.revoked,
+        later=later.later,
         todos=ledger.todos if later.todos == ledger.todos else (),
         errors=tuple(error for error in ledger.errors if error in later.errors),
         jobs=tuple(job for job in ledger.jobs if job in later.jobs),
         questions=tuple(question for question in ledger.questions if question in later.questions),
     )
+
+
+def _older_ledger(log: Log) -> Ledger:
+    """Return the ledger of earlier folds."""
+    if log.checkpoint is None:
+        return EMPTY_LEDGER
+    if not log.checkpoint.narrative:
+        return log.checkpoint.ledger
+    told = Quote(str(log.checkpoint_sequence), log.checkpoint.narrative)
+    return merge(log.checkpoint.ledger, Ledger(narratives=(told,)))
+
+
+def _ledger_before(log: Log, cut: Cut, older: Ledger, said: SentenceIndex) -> Ledger:
+    head = ((logged.sequence, logged.message) for logged in log.live[: cut.index])
+    return merge(older, extract(head, log.pins, older, said))
 
 
 class CarriedState(Struct, frozen=True):
@@ -228,7 +241,8 @@ def apply_step(
     uncached = _uncached_tokens(after, targets)
     outdated = log.shown_thinking - after.shown_thinking if after.binds_thinking else 0
     if isinstance(entry, Pruning):
-        pruned = Pruned(log.session_id, targets, entry.freed_tokens, *tokens, step.reason, uncached, outdated)
+        counted = preset_tokens(log, inputs.policy)
+        pruned = Pruned(log.session_id, targets, entry.freed_tokens, *tokens, step.reason, uncached, outdated, counted)
         return AppliedStep(after, (entry,), (pruned,))
     clipped = Clipped(log.session_id, targets, *tokens, step.reason, uncached, outdated)
     return AppliedStep(after, (entry,), (clipped,))
@@ -261,15 +275,22 @@ def checkpoint_for(
 ) -> tuple[Checkpoint, tuple[Event, ...]]:
     """Return the checkpoint that folds a step's head, with or without a narrative, and events for what was shortened."""
     summary = inputs.policy.summary
-    cleaned = not narrative and not native.messages and summary.fallback == "clean"
-    ledger = EMPTY_LEDGER if cleaned else ledger_before(log, step.cut)
-    now = without_settled(ledger, log, step.cut)
+    cleaned = not narrative and not native.messages and summary.fallback == "clean" and _begins_turn(log, step.cut)
+    ledger, now = (EMPTY_LEDGER, EMPTY_LEDGER) if cleaned else ledgers_at(log, step.cut)
     if narrative:
         ledger, now = replace(ledger, narratives=()), replace(now, narratives=())
-    folded = CheckpointText("") if cleaned else _text(now, step, inputs, log, narrative)
+    state = state_before(log, step.cut, inputs)
+    old = OldSteps(log, step.cut) if _may_keep_steps(log, step, inputs, state) else None
+    folded = CheckpointText("") if cleaned else _text(now, step, inputs, log, narrative, old)
     cut = _recut(log, step.cut, folded.text, inputs, cleaned=cleaned)
+    state = state if cut == step.cut else state_before(log, cut, inputs)
+    kept = NO_STEPS if old is None or native.messages or cleaned else _steps(log, step, folded, inputs, old)
+    if kept.steps:
+        folded = replace(folded, text=f"{folded.text}\n\n{EXCERPTS}")
     callers = caller_messages(log, cut)
-    state = state_before(log, cut, inputs)
+    known = _known_by(log, callers)
+    rates = inputs.rates
+    is_assumed = rates is not None and rates.is_assumed
     checkpoint = Checkpoint(
         text=folded.text,
         narrative=narrative,
@@ -281,7 +302,7 @@ def checkpoint_for(
         attempt=log.attempts + 1,
         calls=log.calls,
         tokens_before=estimated_tokens(log, inputs),
-        tokens_after=_tokens_after(log, cut, folded.text, state.messages, inputs),
+        tokens_after=_tokens_after(log, cut, folded.text, kept.size.plus(_size_of(state, log)), inputs),
         native=native.messages,
         native_tokens=native.tokens,
         thinking_from=_thinking_from(log, cut) if native.messages else 0,
@@ -290,11 +311,13 @@ def checkpoint_for(
         limits=log.limits,
         folded=log.folded + len(callers),
         budget_tokens=folded.budget_tokens or step.budget_tokens,
-        fingerprint=chain_fingerprint("" if log.checkpoint is None else log.checkpoint.fingerprint, callers),
-        outline=outline_fingerprint("" if log.checkpoint is None else log.checkpoint.outline, callers),
+        fingerprint=known.exact,
+        outline=known.outline,
         unanswered=unanswered_calls(log, cut),
-        saving=step.saving / RATES_PER_TOKEN,
+        saving=0.0 if is_assumed else step.saving / RATES_PER_TOKEN,
+        saving_tokens=int(step.saving / rates.fresh) if rates is not None and rates.fresh else 0,
         state=state.messages,
+        steps=kept.steps,
     )
     if native.messages:
         checkpoint = replace(checkpoint, tokens_after=estimated_tokens(log.append(checkpoint), inputs))
@@ -302,78 +325,45 @@ def checkpoint_for(
     return checkpoint, (InstructionStubbed(log.session_id, short),) if short else ()
 
 
-USED = "Used again while the summary was being written, each with a line from before it:"
+def _known_by(log: Log, callers: Iterable[Message]) -> HistoryFingerprints:
+    """Return the fingerprints of everything that a fold replaces: what the last one did, and these messages of the caller."""
+    before = ("", "") if log.checkpoint is None else (log.checkpoint.fingerprint, log.checkpoint.outline)
+    return history_fingerprints(*before, callers)
 
 
-MOST_USED, LONGEST_USED, USED_SHARE, LEAST_USED_TOKENS = 100, 160, 0.1, 256
-"""Names looked up in the head, characters of a line that is added for one, and how much room they have in all."""
+def _size_of(state: CarriedState, log: Log) -> Size:
+    return size_of_state(state.messages, log.rendering)
 
 
-def add_used(checkpoint: Checkpoint, log: Log, step: Summarise) -> Checkpoint:
-    """Return a checkpoint of a summary that was begun earlier with what the agent has used of the head since."""
-    used = () if step.seen is None else _used_lines(log, step, step.seen, checkpoint.text)
-    if not used:
-        return checkpoint
-    block, narrative = "\n".join((USED, *used)), checkpoint.narrative
-    written = checkpoint.text.removesuffix(narrative) if narrative else checkpoint.text
-    is_last = written != checkpoint.text
-    text = f"{written.rstrip()}\n\n{block}\n\n{narrative}" if is_last else f"{checkpoint.text}\n\n{block}"
-    added = log.calibration.apply(size_of_text(block, log.rendering))
-    return replace(checkpoint, text=text, used=used, tokens_after=checkpoint.tokens_after + added)
-
-
-def _used_lines(log: Log, step: Summarise, seen: int, text: str) -> tuple[str, ...]:
-    """Return lines of the head with the names and values that the agent used since the summary was begun.
-
-    Only of those that the text does not have; a value that was changed has its newest line.
-    """
-    since = [logged.message for logged in log.live if logged.sequence >= seen]
-    names = dict.fromkeys(
-        name for message in since if isinstance(message, AssistantMessage) for name in names_in(_spoken(message))
+def checkpoint_without_steps(log: Log, inputs: PlanInputs, *, now_ms: int | None = None) -> Checkpoint | None:
+    """Return the newest checkpoint again without its steps, for a request that offers no tools; `None` if it has none."""
+    checkpoint, first = log.checkpoint, log.live[0] if log.live else None
+    if checkpoint is None or not log.steps or (first is not None and not first.cuttable):
+        return None
+    first_kept = None if first is None else first.sequence
+    bare = replace(
+        checkpoint,
+        text=checkpoint.text_alone,
+        steps=(),
+        first_kept=first_kept,
+        attempt=log.attempts,
+        calls=log.calls,
+        tokens_before=estimated_tokens(log, inputs),
+        created_ms=now_ms,
+        calibration=log.calibration,
+        limits=log.limits,
+        unanswered=unanswered_calls(log, Cut(0, first_kept)),
+        cost=0.0,
+        duration_ms=0,
+        saving=0.0,
+        saving_tokens=0,
     )
-    known = set(names_in(text))
-    missing = [name for name in names if name not in known and "/".join(name.split("/")[-2:]) not in text]
-    head = [logged for logged in log.live[: step.cut.index] if logged.sequence < seen]
-    room = max(LEAST_USED_TOKENS, int(step.budget_tokens * USED_SHARE))
-    lines: list[str] = []
-    for name in missing[:MOST_USED]:
-        line = "" if any(name in other for other in lines) else _line_with(name, head, recall=log.rendering.recall)
-        room -= estimate(line, log.rendering.estimate) + 1 if line else 0
-        if room < 0:
-            break
-        lines += [line] if line else []
-    return tuple(lines)
+    return replace(bare, tokens_after=estimated_tokens(log.append(bare), inputs))
 
 
-def _spoken(message: AssistantMessage) -> str:
-    return "\n".join((text_of(message), *(call.arguments for call in calls_of(message))))
-
-
-def _line_with(name: str, head: Sequence[LoggedMessage], *, recall: bool) -> str:
-    """Return the part around a name of the newest line that has it; empty if none has it as a whole word."""
-    word = re.compile(rf"(?<!\w){re.escape(name)}(?!\w)")
-    for logged in reversed(head):
-        for position, part in enumerate(logged.message.parts):
-            said = _content(part)
-            found = word.search(said) if name in said else None
-            if found is None:
-                continue
-            start = max(said.rfind("\n", 0, found.start()) + 1, found.start() - LONGEST_USED // 2)
-            piece = " ".join(said[start : start + LONGEST_USED].split("\n", 1)[0].split())
-            return f"- {piece}{f' [{handle_of(logged.sequence, position)}]' if recall else ''}"
-    return ""
-
-
-def _content(part: Part) -> str:
-    match part:
-        case TextPart(opaque=False):
-            return part.text
-        case ToolCallPart():
-            return part.arguments
-        case ToolResultPart():
-            return part.output
-        case _:
-            return ""
+def _begins_turn(log: Log, cut: Cut) -> bool:
+    """Return whether the tail begins with a user's message; without a summary, one that does not would lose its prompt."""
+    return cut.index == log.length or log.live[cut.index].is_users
 
 
 def entries_for_summary(log: Log, summary: Message, *, now_ms: int | None = None) -> tuple[Entry, ...]:
@@ -428,10 +418,12 @@ def compacted_event(log: Log, checkpoint: Checkpoint, inputs: PlanInputs) -> Com
         checkpoint.cost,
         checkpoint.duration_ms,
         uncached_tokens=checkpoint.tokens_after - inputs.overhead_tokens,
+        counted_tokens=preset_tokens(log, inputs.policy),
         ahead=checkpoint.ahead,
         faults=() if verdict is None else verdict.faults,
         outdated_thinking=sum(1 for _ in lost) if log.binds_thinking else 0,
         saving=checkpoint.saving,
+        saving_tokens=checkpoint.saving_tokens,
         is_price_assumed=checkpoint.reason == "price" and inputs.rates is not None and inputs.rates.is_assumed,
         error="" if verdict is None else verdict.error,
         safety=checkpoint.safety,
@@ -439,22 +431,30 @@ def compacted_event(log: Log, checkpoint: Checkpoint, inputs: PlanInputs) -> Com
         marked=0 if verdict is None else len(verdict.marked),
         corrected=0 if verdict is None else len(verdict.corrected),
         removed=0 if verdict is None else len(verdict.removed),
-        used=len(checkpoint.used),
+        kept_steps=len(checkpoint.steps),
     )
 
 
 def entries_for(checkpoint: Checkpoint, log: Log, inputs: PlanInputs) -> Iterator[Entry]:
-    """Yield what a finished compaction appends: the checkpoint, and a continue message if the policy asks for one.
-
-    The `infold` preset adds one only if work was in progress and nothing was kept; otherwise the tail shows how to
-    continue.
-    """
+    """Yield what a finished compaction appends: the checkpoint, and a continue message if the policy asks for one."""
     yield checkpoint
     # Without a message of the caller the previous fold would be folded again, for ever.
     has_work = bool(caller_messages(log, Cut(log.length, None)))
-    is_adrift = checkpoint.first_kept is None and awaits_model(log)
-    if has_work and checkpoint.reason != "manual" and (inputs.policy.continue_always or is_adrift):
+    if has_work and checkpoint.reason != "manual" and _asks_to_continue(checkpoint, log, inputs.policy.continues):
         yield MessageEntry(_continue_message(checkpoint, log))
+
+
+def _asks_to_continue(checkpoint: Checkpoint, log: Log, rule: ContinueRule) -> bool:
+    keeps_nothing = checkpoint.first_kept is None
+    match rule:
+        case "always":
+            return True
+        case "after-reply":
+            return keeps_nothing or (ends_with_reply(log) and not log.open_calls)
+        case "adrift":  # otherwise the tail shows how to continue
+            return keeps_nothing and awaits_model(log)
+        case _:
+            assert_never(rule)
 
 
 def _continue_message(checkpoint: Checkpoint, log: Log) -> UserMessage:
@@ -480,25 +480,78 @@ def _uncached_tokens(log: Log, targets: Iterable[Handle]) -> int:
     return log.calibration.apply(total_size(map(log.size_of, changed)))
 
 
-def _text(ledger: Ledger, step: Summarise | Fold, inputs: PlanInputs, log: Log, narrative: str) -> CheckpointText:
+def _may_keep_steps(log: Log, step: Summarise | Fold, inputs: PlanInputs, state: CarriedState) -> bool:
+    """Return whether a fold may keep old steps: not without tools, nor behind a summary that the provider wrote for the client.
+
+    Nor if nothing follows them and thinking is bound: where even calls without their thinking are refused, no call may stay.
+    """
+    if not (inputs.policy.summary.steps_share and inputs.offers_tools):
+        return False
+    if log.binds_thinking and step.cut.index == log.length:
+        return False
+    return not any(is_provider_summary(part) for message in state.messages for part in message.parts)
+
+
+def _text(
+    ledger: Ledger, step: Summarise | Fold, inputs: PlanInputs, log: Log, narrative: str, old: OldSteps | None
+) -> CheckpointText:
     summary = inputs.policy.summary
     if narrative and not summary.ledger:
         return _with_prefix(CheckpointText(narrative), summary.prefix)
     rule = log.rendering.estimate
     taken = estimate(f"{NARRATIVE}\n{narrative}", rule) if narrative else 0
     for room in _rooms(step, inputs, log):
-        folded = render_checkpoint(
-            ledger,
-            budget_tokens=max(summary.minimum_tokens, room - taken),
-            must_keep_tokens=summary.must_keep_tokens(room),
-            rule=rule,
-            recall=log.rendering.recall,
-        )
+        allowed = TextRoom(max(summary.minimum_tokens, room - taken), summary.must_keep_tokens(room))
+        wanted = old.wanted_tokens(room) if old is not None and room >= LEAST_ROOM_TOKENS else 0
+        if wanted:
+            allowed = _beside_steps(allowed, room, wanted, summary, has_narrative=bool(narrative))
+        folded = render_checkpoint(ledger, allowed, rule=rule, recall=log.rendering.recall)
         if not folded.stubbed:
             break
     body = add_narrative(folded.text, narrative) if narrative else folded.text
     stubbed = tuple(dict.fromkeys((*folded.stubbed, *ledger.forgotten)))
     return _with_prefix(CheckpointText(body, stubbed, room), summary.prefix)
+
+
+LEAST_ROOM_TOKENS = 800
+"""In a smaller room only a text stands: the user's words and what is open take it."""
+
+ASKED_SHARE = 0.28
+"""Share of the room for the user's words other than rules where kept steps want the rest."""
+
+STATE_SHARE = 0.15
+"""Share of the room for changed files, todos, open errors, questions and jobs, whatever else wants it."""
+
+UNLISTED_TOKENS = 1_000
+"""The first tokens of a room, of which lists have none: a few steps say more than a few lines of lists."""
+
+
+def _beside_steps(
+    allowed: TextRoom, room: int, wanted: int, summary: SummaryPolicy, *, has_narrative: bool
+) -> TextRoom:
+    """Return what a text may take next to steps that want that many tokens; with a model's narrative lists take half."""
+    unwanted = room - wanted
+    lists = max(0, int((room - UNLISTED_TOKENS) * (1 - summary.steps_share)))
+    asked = max(int(room * ASKED_SHARE), unwanted)
+    return replace(
+        allowed,
+        asked_tokens=asked,
+        list_tokens=max(lists // 2 if has_narrative else lists, unwanted),
+        shared_tokens=asked + lists,
+        state_tokens=int(room * STATE_SHARE),
+    )
+
+
+def _steps(log: Log, step: Summarise | Fold, folded: CheckpointText, inputs: PlanInputs, old: OldSteps) -> KeptSteps:
+    """Return the old steps that fit into the room next to the text, and below the target of an automatic fold."""
+    room = folded.budget_tokens or step.budget_tokens
+    if room < LEAST_ROOM_TOKENS:
+        return NO_STEPS
+    rule = log.rendering.estimate
+    if step.reason != "manual" and inputs.budget.bounded:
+        without = _tokens_after(log, step.cut, folded.text, NO_SIZE, inputs)
+        room = min(room, estimate(folded.text, rule) + max(0, inputs.budget.target_tokens - without))
+    return old.keep(room - estimate(folded.text, rule) - estimate(EXCERPTS, rule))
 
 
 def _rooms(step: Summarise | Fold, inputs: PlanInputs, log: Log) -> Iterator[int]:
@@ -533,8 +586,8 @@ def _recut(log: Log, cut: Cut, text: str, inputs: PlanInputs, *, cleaned: bool) 
     return newest_turns_within(log, cut, tail_tokens=target - tokens_in(said, rule), measured_of=measured_of)
 
 
-def _tokens_after(log: Log, cut: Cut, text: str, state: Iterable[Message], inputs: PlanInputs) -> int:
-    written = size_of_text(text, log.rendering).plus(size_of_state(state, log.rendering))
+def _tokens_after(log: Log, cut: Cut, text: str, carried: Size, inputs: PlanInputs) -> int:
+    written = size_of_text(text, log.rendering).plus(carried)
     shown = kept_size(log, cut).plus(written)
     if cut.index < log.length:
         shown = shown.plus(open_calls_size(log))
@@ -542,11 +595,15 @@ def _tokens_after(log: Log, cut: Cut, text: str, state: Iterable[Message], input
 
 
 class Simulation(Struct, frozen=True):
-    """A simulated history: the log, its events, and the number each message got in the log."""
+    """A simulated history: the log, its events, and the number each message got in the log.
+
+    `next` is the compaction before the request that is sent now, if it was made already.
+    """
 
     log: Log
     events: tuple[Event, ...] = ()
     sequences: tuple[int, ...] = ()
+    next: CompactionResult | None = None
 
 
 def advance(rehearsal: Simulation, messages: Iterable[Message], inputs: PlanInputs) -> Simulation:
@@ -559,7 +616,8 @@ def advance(rehearsal: Simulation, messages: Iterable[Message], inputs: PlanInpu
     was_sent, is_certain = bool(sequences), True
     for message in messages:
         if _is_reply(message) and log.next_sequence:
-            compaction = compact(log, inputs)
+            known = rehearsal.next if log is rehearsal.log else None
+            compaction = known or compact(log, inputs)
             events += compaction.events
             log = compaction.log
             is_certain = is_certain and (was_sent or (log.checkpoint is None and not log.altered))

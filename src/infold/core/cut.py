@@ -105,7 +105,10 @@ def needs_definition(log: Log, index: int) -> bool:
 
 
 def newest_turns_within(log: Log, cut: Cut, *, tail_tokens: int, measured_of: Sizer) -> Cut:
-    """Return the cut that keeps the newest whole turns after `cut` that fit, at least the last one (*takeLastTurns*)."""
+    """Return the cut that keeps the newest whole turns after `cut` that fit, at least the last one (*takeLastTurns*).
+
+    If no turn begins after it, the cut is inside the last turn and stays.
+    """
     chosen = end = len(log.live)
     measured = 0
     for start in reversed(turn_starts(log.live)):
@@ -113,7 +116,7 @@ def newest_turns_within(log: Log, cut: Cut, *, tail_tokens: int, measured_of: Si
         if start < cut.index or (chosen < len(log.live) and tokens_in(measured, log.rendering.estimate) > tail_tokens):
             break
         chosen = end = start
-    return Cut.at(log, chosen)
+    return cut if chosen == len(log.live) else Cut.at(log, chosen)
 
 
 def turn_starts(live: Sequence[LoggedMessage]) -> list[int]:

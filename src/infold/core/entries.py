@@ -4,13 +4,15 @@ An entry is appended and never changed: hiding something is an entry, and so is 
 in order from 0; a part is addressed by its message's number and its position (`Handle`).
 """
 
+from collections.abc import Iterable
 from typing import Literal, NewType, TypeAlias
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from infold.core.budget import LearnedLimits
-from infold.core.ledger import EMPTY_LEDGER, Ledger
+from infold.core.ledger import EMPTY_LEDGER, EXCERPTS, Ledger
 from infold.core.messages import AssistantMessage, Message, MessageId, UserMessage
 from infold.core.tokens import Calibration
 from infold.errors import UndecodableLog
@@ -126,6 +128,30 @@ class Clipping(Struct, frozen=True, tag_field="entry", tag="clipping"):
     clipped_ms: int | None = None
 
 
+class KeptStep(Struct, frozen=True):
+    """An old step of the assistant that a fold keeps in its own form: the reply, then the results of its calls.
+
+    `sequence` is the number of the reply; the messages are copies with ids of their own.
+    """
+
+    sequence: int
+    messages: tuple[Message, ...]
+
+
+def messages_of(steps: Iterable[KeptStep]) -> tuple[Message, ...]:
+    """Return the messages of kept steps as they are sent: a reply without calls is joined with the reply after it."""
+    messages: list[Message] = []
+    for step in steps:
+        reply, *results = step.messages
+        last = messages[-1] if messages else None
+        if isinstance(last, AssistantMessage) and isinstance(reply, AssistantMessage):
+            messages[-1] = replace(reply, parts=(*last.parts, *reply.parts))
+        else:
+            messages.append(reply)
+        messages += results
+    return tuple(messages)
+
+
 class Checkpoint(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag="checkpoint"):
     """The head was folded: `text` replaces everything before the message numbered `first_kept`.
 
@@ -133,7 +159,8 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag
     `first_kept` `None`: nothing before this entry stays. `request` and `summary` are the messages of a compaction
     carried out as in the documents. `cleaned`: reasoning was removed from the kept tail too. `attempt` counts the
     compactions since a person last spoke, `calls` the replies recorded in the session so far. `saving` is the expected
-    saving of a fold made for its price, in US dollars. `tokens_before` and `tokens_after` cover the whole view.
+    saving of a fold made for its price, in US dollars, 0.0 if prices are assumed; `saving_tokens` is the same as tokens of
+    uncached input that cost as much. `tokens_before` and `tokens_after` cover the whole view.
 
     `verdict`, `summariser`, `cost` and `duration_ms` describe a model's summary; `ahead`: it was written in the
     background. `calibration` and `limits` are what reports and rejections had taught by then. `folded` counts the
@@ -143,10 +170,10 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag
     summaries failed, and until when the summariser is not asked. `safety` names what infold did beyond the preset's
     document: `code-fold` if a failed summary would have stopped the work, `flattened` if the history did not fit the
     summariser as messages. `state` are the messages of the folded head that stay in force, with only the parts that do.
+    `steps` are old steps that the view shows behind the text, oldest first.
 
     `native` are the messages by which the provider itself compacted the head, of `native_tokens`; a view that shows them
-    has `note` in place of the text. `used`: lines in the text with what the agent used while the summary was being written.
-    `thinking_from`: thinking numbered below it was outdated before, and the rest stays.
+    has `note` in place of the text. `thinking_from`: thinking numbered below it was outdated before, and the rest stays.
     """
 
     text: str
@@ -181,7 +208,13 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag
     native: tuple[Message, ...] = ()
     native_tokens: int = 0
     thinking_from: int = 0
-    used: tuple[str, ...] = ()
+    saving_tokens: int = 0
+    steps: tuple[KeptStep, ...] = ()
+
+    @property
+    def text_alone(self) -> str:
+        """The text without the line that announces kept steps, for readers that are not shown these."""
+        return self.text.removesuffix(f"\n\n{EXCERPTS}")
 
     @property
     def note(self) -> str:
@@ -237,7 +270,8 @@ class Rejection(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag=
 
     `over_bytes`: it was refused for its bytes, of which it had at least that many. `bound_thinking`: it was refused for
     thinking that is bound to another conversation, whatever its size. `native`: it was refused for the provider's own
-    summary in it. `believed_tokens` is the limit it was held to.
+    summary in it. `believed_tokens` is the limit it was held to. `for_output`: its prompt is within the limit, and it was
+    refused for the output that it asked for besides.
     """
 
     estimated_tokens: int
@@ -248,6 +282,7 @@ class Rejection(Struct, frozen=True, omit_defaults=True, tag_field="entry", tag=
     bound_thinking: bool = False
     believed_tokens: int | None = None
     native: bool = False
+    for_output: bool = False
 
 
 class Amendment(Struct, frozen=True, tag_field="entry", tag="amendment"):

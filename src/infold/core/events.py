@@ -10,8 +10,10 @@ from infold.core.entries import Handle, Reason
 class Pruned(Struct, frozen=True, tag_field="event", tag="pruned"):
     """Old tool results or call arguments became stubs; `uncached_tokens` of the next request are not in the cache.
 
-    `outdated_thinking` counts the messages whose thinking left the view, because the model binds thinking to what
-    precedes it.
+    `tokens_before` and `tokens_after` are the view in the provider's tokens, as estimated, system prompt and tools included.
+    `freed_tokens` is by the policy's own measure, stubs not subtracted; `counted_tokens` is the view before by that measure,
+    if it is a preset's characters by four, else 0. `outdated_thinking` counts the messages whose thinking left the view,
+    because the model binds thinking to what precedes it.
     """
 
     session_id: str
@@ -22,6 +24,7 @@ class Pruned(Struct, frozen=True, tag_field="event", tag="pruned"):
     reason: Reason
     uncached_tokens: int = 0
     outdated_thinking: int = 0
+    counted_tokens: int = 0
 
 
 class Clipped(Struct, frozen=True, tag_field="event", tag="clipped"):
@@ -39,14 +42,17 @@ class Clipped(Struct, frozen=True, tag_field="event", tag="clipped"):
 class Compacted(Struct, frozen=True, tag_field="event", tag="session.compacted"):
     """The head of a session was folded; `summariser` names the model, or is empty if code alone did it.
 
-    `uncached_tokens` of the next request are not in the cache; `ahead`: the summary was prepared in the background;
+    `tokens_before`, `tokens_after` and `counted_tokens` as for a pruning: a preset that decides by its own measure compares the
+    last with its trigger. `uncached_tokens` of the next request are not in the cache; `ahead`: the summary was prepared in
+    the background;
     `faults` are what the judge repaired or why it rejected the model's summary; `outdated_thinking` as for a pruning.
-    `saving` is the expected saving of a fold made for its price, over the calls to come, in US dollars;
-    0.0 with `is_price_assumed`: it was made by the usual ratios of prices, because the model's own are not known. `error` is the
+    `saving` is the expected saving of a fold made for its price, over the calls to come, in US dollars, and `saving_tokens` the
+    tokens of uncached input that cost as much. With `is_price_assumed` the former is 0.0: the fold was made by the usual
+    ratios of prices, because the model's own are not known and the setting `priced` is `always`. `error` is the
     model's own error if it failed. `safety` names what infold did beyond the preset's document (see `Checkpoint`).
     `native`: the provider compacted the head itself. `marked`, `corrected` and `removed` count the sentences of the summary
-    that name something unknown, to which the log's own knowledge was added, and that were taken out. `used` counts the
-    lines that were added because the agent used what they name while the summary was being written.
+    that name something unknown, to which the log's own knowledge was added, and that were taken out. `kept_steps`
+    counts the old steps that stay in their own form.
     """
 
     session_id: str
@@ -69,7 +75,9 @@ class Compacted(Struct, frozen=True, tag_field="event", tag="session.compacted")
     corrected: int = 0
     removed: int = 0
     is_price_assumed: bool = False
-    used: int = 0
+    counted_tokens: int = 0
+    saving_tokens: int = 0
+    kept_steps: int = 0
 
     @property
     def outcome(self) -> Literal["summarised", "folded"]:
@@ -171,6 +179,14 @@ class Rejected(Struct, frozen=True, tag_field="event", tag="request-rejected"):
     native: bool = False
 
 
+class OutputLowered(Struct, frozen=True, tag_field="event", tag="output-lowered"):
+    """A request asked for more output than the window has room for with its prompt, and asks for less in what is sent."""
+
+    session_id: str
+    asked_tokens: int
+    sent_tokens: int
+
+
 class PreparedAhead(Struct, frozen=True, tag_field="event", tag="prepared-ahead"):
     """A summary was written before it was needed."""
 
@@ -268,6 +284,7 @@ Event: TypeAlias = (
     | CompactionVetoed
     | PluginFailed
     | Rejected
+    | OutputLowered
     | PreparedAhead
     | PreparationDiscarded
     | Restored

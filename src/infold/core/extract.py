@@ -5,40 +5,40 @@ known agents, `extract` brings both together with what the user said, of which `
 """
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeAlias
+from functools import lru_cache, partial
+from typing import NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
 from infold.core.checkpoint_reader import read_checkpoint
+from infold.core.later_words import Sentence, SentenceIndex
 from infold.core.ledger import (
     CHECKPOINT_MARK,
     EMPTY_LEDGER,
-    MOST_NAMES,
+    FENCES,
     CommandFact,
     ErrorFact,
     FileFact,
     FileOperation,
     JobFact,
+    LaterWords,
     Ledger,
-    NameFact,
     Quote,
-    Revocation,
     TodoFact,
+    ValueFact,
     constraint_sentences,
-    find_revoked,
     is_lookup,
     later_operation,
     later_run,
     merge,
-    most_worth,
     note,
     sentences,
+    sentences_with_rules,
     shell_parts,
     spoken_sentences,
-    states_rule,
 )
+from infold.core.logged_message import is_kept_stub
 from infold.core.messages import (
     AssistantMessage,
     FilePart,
@@ -50,9 +50,12 @@ from infold.core.messages import (
     UserMessage,
     calls_of,
     decode_arguments,
+    is_compact,
+    is_recall,
     media_label,
     quote_document,
 )
+from infold.core.phrases import CONTINUES
 
 _DECLINED = re.compile(
     r"\s*(?:Error: *)?(?:"
@@ -100,6 +103,8 @@ _PATH_KEYS = (
     "absolute_path", "relative_path", "target", "uri",
 )  # fmt: skip
 
+_ALL_PATH_KEYS = frozenset(_PATH_KEYS)
+
 _COMMAND_KEYS = ("command", "cmd", "script", "shell_command", "commandLine", "code")
 
 _TODO_KEYS = ("todos", "plan", "items", "tasks", "task_list")
@@ -108,6 +113,8 @@ _TODO_TEXT_KEYS = ("content", "step", "text", "title", "task", "subject", "descr
 
 _JOB_KEYS = ("session_id", "bash_id", "shell_id", "shellId", "sessionId", "task_id", "agentId", "pid")
 
+_ALL_JOB_KEYS = frozenset(_JOB_KEYS)
+
 _QUESTION_TOOL = re.compile(
     r"ask_?(?:the_?)?(?:user|human|question|followup)|request_?user_?input|^question$", re.IGNORECASE
 )
@@ -115,7 +122,16 @@ _QUESTION_TOOL = re.compile(
 
 _SHELL_NAME = re.compile(r"bash|shell|terminal|exec|run|command|cmd|powershell|ipython|python", re.IGNORECASE)
 
+_PLAN_TOOL = re.compile(r"todo|plan|task", re.IGNORECASE)
+
 _SHELL_SWITCHES = ("-c", "-lc", "-Command", "/c")
+
+_SHELL_TEXT = re.compile(
+    r"(?P<quoted>'[^']*+(?:'|\Z)|\"(?:[^\"\\]|\\.)*+(?:\"|\Z))"
+    r"|(?P<open>[&|;{(]|\b(?:do|then|else)\b)[^\S\n]*+\n\s*+|(?P<comment>(?<!\S)#[^\n]*+)|(?P<joined>\\\n)|\n\s*+",
+    re.DOTALL,
+)
+"""In a script: what is quoted, the end of a line behind which a command goes on, a comment, and the end of a command."""
 
 _OPERATIONS: tuple[tuple[FileOperation, re.Pattern[str]], ...] = (
     ("deleted", re.compile(r"delete|remove|unlink|(?:^|_)rm(?:_|$)", re.IGNORECASE)),
@@ -133,29 +149,6 @@ _PATCH_OPERATIONS: dict[str, FileOperation] = {
     "Delete File": "deleted",
     "Move to": "moved",
 }
-
-_TELLING = re.compile(
-    r"(?<![\w./@+-])(?:[\w.@+-]*/[\w./@+-]*\w|(?=\w*?(?:[a-z][A-Z]|_|\d))[A-Za-z_]\w{4,}|[A-Z][A-Z0-9]{4,}|"
-    r"[A-Z]{2,}-\d[\w-]*|\d[\d,.]{0,30}\d\d)(?!\w)"
-)
-"""A path, a name that is unlike a word (a digit, an underscore, camel case or capitals in it), or a value."""
-
-_DEFINED = re.compile(
-    r"\b(?:def|class|func|fn|fun|function|type|interface|struct|enum|trait|impl|const|module|message|table)\s+"
-    r"(?:\([^()\n]*\)\s*)?([A-Za-z_$][\w$]{2,})"
-)
-
-_LINE_ENDS = re.compile(r"\n+|(?<=[,;{}]) (?=\")")
-
-_LINE_NUMBER = re.compile(r"^\s*\d{1,6}(?:→|\t|\s*\||:(?!\d))")
-"""How tools that show a file number its lines."""
-
-USED_WEIGHT, COUNT_POWER, MOST_COUNTED = 4, 0.7, 20
-"""A name that the agent used in a call weighs as much more than one that it was only shown; the weight grows with the
-number of times it occurred, less and less. Fitted on recorded sessions to which names were used later."""
-
-LONGEST_READ, LONGEST_PIECE = 30_000, 48
-"""Characters of a text that are searched for telling lines, and of such a line that are kept."""
 
 _SHOWN_FILE = re.compile(r"\[File: (.+?) \(\d+ lines total\)\]")
 
@@ -193,6 +186,9 @@ _RUNNING = re.compile(
     r"(?:running|moved|working) (?:in|to) (?:the )?background(?: with ID:? *([\w-]+)| \(PID:? *(\d+))?"
 )
 
+_RUNNING_WORDS = ("background", "session ID", "shellId")
+"""One of these stands in all that `_RUNNING` finds."""
+
 _STILL_RUNNING = re.compile(r"running with session ID|<status>running|is still running")
 
 _TASK_CREATED = re.compile(r"Task #(\w+) created")
@@ -202,17 +198,51 @@ _CHECKBOX = re.compile(r"^[ \t]*(?:[-*] |\d+\. )?\[(.)\] +(.+)$", re.MULTILINE)
 _CHECKED = {" ": "pending", "x": "completed", "X": "completed", "-": "in_progress", "~": "in_progress"}
 
 _FRAME = re.compile(
-    r"\W*(?:chunk id|wall time|process (?:exited|running)|exit code|original token count|output|returncode)\b",
+    r"\W*(?:chunk id|wall time|process (?:exited|running)|exit code|original token count|output|returncode|command finished|"
+    r"python interpreter|current working directory)\b",
     re.IGNORECASE,
 )
 """What agents put around a command's output; it says nothing about the failure."""
 
-_NAMED_ERROR = re.compile(r"^.*\b\w*(?:Error|Exception|Failure)\b: .+$|^.*\b(?:panic|fatal|FAILED)\b.*$", re.MULTILINE)
+_NAMED_ERROR = re.compile(
+    r"^.*\b\w*(?:Error|Exception|Failure)\b: .+$|^.*\b(?:(?:panic|fatal): |FAILED\b).*$", re.MULTILINE
+)
 
 _ERROR = re.compile(
-    r"^.*\b(?:error|failed|failure|cannot|can't|unable|denied|not found|no such|undefined|invalid|exception|traceback)\b.*$",
+    r"^.*\b(?:errors?|failed|failures?|cannot|can't|unable|denied|not found|no such|undefined|invalid|exception|traceback)\b.*$",
     re.IGNORECASE | re.MULTILINE,
 )
+
+_SAYS_LITTLE = re.compile(
+    r"\W*(?:(?:error|failed|failure|fatal)\W*|traceback \(most recent call last\):.*|> \S+@\S+ .*|\$ .*)", re.IGNORECASE
+)
+"""Lines that announce a failure or a program and do not say what failed."""
+
+
+_EMPTY_COMMANDS = re.compile(r"(?: ;)+|;(?: ;)+")
+
+
+class ToolWords(NamedTuple):
+    """What the name of a tool, or the verb of a command, says of it; `is_own`: it is one of infold's."""
+
+    is_own: bool
+    is_shell: bool
+    asks: bool
+    plans: bool
+    operation: FileOperation | None
+
+
+@lru_cache(maxsize=512)
+def tool_named(name: str) -> ToolWords:
+    """Return what a name says. A session has few tools, and each fold asks for the name of every call several times."""
+    operations = (operation for operation, pattern in _OPERATIONS if pattern.search(name))
+    return ToolWords(
+        is_own=is_compact(name, plain=False) or is_recall(name),
+        is_shell=_SHELL_NAME.search(name) is not None,
+        asks=_QUESTION_TOOL.search(name) is not None,
+        plans=_PLAN_TOOL.search(name) is not None,
+        operation=next(operations, None),
+    )
 
 
 def arguments_of(call: ToolCallPart) -> Arguments:
@@ -225,63 +255,54 @@ def file_operations(
     call: ToolCallPart, arguments: Arguments, output: str = ""
 ) -> tuple[tuple[str, FileOperation], ...]:
     """Return the files a call concerns and what it does to each; a patch may name several."""
-    patched = tuple(_patched_files(arguments.values() if arguments else (call.arguments,)))
-    if patched:
-        return patched
+    if "*** " in call.arguments or "\\u" in call.arguments:  # an escape may stand for it
+        patched = tuple(_patched_files(arguments.values() if arguments else (call.arguments,)))
+        if patched:
+            return patched
     path, operation = _path(arguments, output), _operation(call.tool, arguments)
     if not path or operation is None or len(path) > LONGEST_LINE or "\n" in path:
         return ()
     return ((path, operation),)
 
 
-def written_text(call: ToolCallPart, arguments: Arguments, path: str) -> str:
-    """Return the text that a call writes into a file."""
-    values = arguments.items() if arguments else (("", call.arguments),)
-    return "\n".join(
-        _section(str(value), path)
-        for key, value in values
-        if key not in _PATH_KEYS and not key.lower().startswith(("old", "command"))
-    )
-
-
-def telling_names(text: str) -> list[str]:
-    """Return the names, paths and values in a text that say what it is about: what it defines, and what is unlike a word."""
-    return [*_TELLING.findall(text), *_DEFINED.findall(text)]
-
-
-def shorten_line(line: str, name: str) -> str:
-    """Return the piece of a line around a name, on one line and without the number that a tool put before it."""
-    text = " ".join(_LINE_NUMBER.sub("", line).split())
-    if len(text) <= LONGEST_PIECE:
-        return text
-    place = text.find(name)
-    start = text.rfind(" ", 0, max(0, place - LONGEST_PIECE // 3)) + 1
-    end = text.rfind(" ", place + len(name), start + LONGEST_PIECE)
-    return text[start : max(end, place + len(name))]
-
-
-def _section(text: str, path: str) -> str:
-    """Return what a patch adds to that file; any other text whole."""
-    if "*** " not in text:
-        return text
-    sections = re.split(r"^\*\*\* (?:Add|Update) File: ", text, flags=re.MULTILINE)
-    own = next((section for section in sections if section.startswith(path)), "")
-    return "\n".join(line for line in own.splitlines() if line.startswith("+"))
-
-
 def command_of(call: ToolCallPart, arguments: Arguments) -> str:
     """Return the command line a call runs, on one line; empty if it runs none."""
-    if not _SHELL_NAME.search(call.tool):
+    if not tool_named(call.tool).is_shell:
         return ""
     value = next((arguments[key] for key in _COMMAND_KEYS if arguments.get(key)), "")
     if isinstance(value, list):
         value = value[2] if len(value) >= 3 and value[1] in _SHELL_SWITCHES else " ".join(map(str, value))
-    return " ".join(value.split())[:LONGEST_COMMAND] if isinstance(value, str) else ""
+    return one_command_line(value)[:LONGEST_COMMAND] if isinstance(value, str) else ""
+
+
+def one_command_line(script: str) -> str:
+    """Return a script on one line: without comments, and with a semicolon between commands on lines of their own.
+
+    Text in quotes and of a here-document only loses its line ends.
+    """
+    if "\n" not in script and "#" not in script:
+        return " ".join(script.split())
+    commands, mark, document = script.partition("<<")
+    lines = _SHELL_TEXT.sub(_on_one_line, commands.strip("\n"))
+    line = _EMPTY_COMMANDS.sub(";", " ".join(f"{lines}{mark}{document}".split())).strip("; ")
+    return line or " ".join(script.split())
+
+
+def _on_one_line(found: re.Match[str]) -> str:
+    match found.lastgroup:
+        case "quoted":
+            return found[0]
+        case "open":
+            return f"{found['open']} "
+        case "comment" | "joined":
+            return " "
+        case _:
+            return "; "
 
 
 def questions_of(call: ToolCallPart, arguments: Arguments) -> str:
     """Return what a call asks the user, each question on a line; empty if it asks nothing."""
-    if not _QUESTION_TOOL.search(call.tool):
+    if not tool_named(call.tool).asks:
         return ""
     listed = arguments.get("questions")
     asked = [*(listed if isinstance(listed, list) else ()), arguments]
@@ -293,7 +314,7 @@ def todos_after(
     before: tuple[TodoFact, ...], call: ToolCallPart, arguments: Arguments, output: str
 ) -> tuple[TodoFact, ...]:
     """Return the todo list or plan after a call: rewritten by the call, one task added or updated, or unchanged."""
-    if not re.search(r"todo|plan|task", call.tool, re.IGNORECASE):
+    if not tool_named(call.tool).plans:
         return before
     written = next((arguments[key] for key in _TODO_KEYS if key in arguments), None)
     if isinstance(written, list):
@@ -323,12 +344,13 @@ def running_job(call: ToolCallPart, result: ToolResultPart) -> str:
 
 def running_job_in(output: str) -> re.Match[str] | None:
     """Return the place at either end of an output that says that a job still runs."""
-    return _RUNNING.search(output[:400]) or _RUNNING.search(output[-400:])
+    ends = (end for end in (output[:400], output[-400:]) if any(word in end for word in _RUNNING_WORDS))
+    return next(filter(None, map(_RUNNING.search, ends)), None)
 
 
 def jobs_no_longer_running(arguments: Arguments, result: ToolResultPart) -> tuple[str, ...]:
     """Return the ids of jobs that a call polled or stopped, if its result no longer finds them running."""
-    if _STILL_RUNNING.search(result.output[:400]):
+    if _ALL_JOB_KEYS.isdisjoint(arguments) or _STILL_RUNNING.search(result.output[:400]):
         return ()
     return tuple(str(arguments[key]) for key in _JOB_KEYS if key in arguments)
 
@@ -365,15 +387,23 @@ def _answers_no(command: str, output: str) -> bool:
 
 
 def failure_line(result: ToolResultPart) -> str:
-    """Return the most informative line of a failed result: the last named error, else the first line that mentions one."""
+    """Return the most informative line of a failed result.
+
+    The last named error; else the first line that mentions one; behind the heading of a traceback its last line.
+    """
     output = result.output[-20_000:]
     named = _NAMED_ERROR.findall(output)
     if named:
         return str(named[-1]).strip()[:LONGEST_LINE]
-    plain = _ERROR.search(output)
-    told = (line for line in output.splitlines() if line.strip() and not _FRAME.match(line))
-    line = plain.group() if plain else next(told, "")
-    return line.strip()[:LONGEST_LINE]
+    found = _ERROR.search(output)
+    plain = "" if found is None else found[0].strip()
+    if plain and not _SAYS_LITTLE.fullmatch(plain):
+        return plain[:LONGEST_LINE]
+    told = [line for line in output.splitlines() if line.strip() and not _FRAME.match(line)]
+    telling = [line for line in told if not _SAYS_LITTLE.fullmatch(line.strip())]
+    if plain.lower().startswith("traceback"):
+        telling = [line for line in reversed(telling) if not line[0].isspace()] or telling
+    return next(iter(telling or told), "").strip()[:LONGEST_LINE]
 
 
 def _patched_files(values: Iterable[object]) -> Iterator[tuple[str, FileOperation]]:
@@ -386,7 +416,8 @@ def _patched_files(values: Iterable[object]) -> Iterator[tuple[str, FileOperatio
 
 def _path(arguments: Arguments, output: str) -> str:
     """Return the one file a call is about, as named by its arguments or its result; web addresses do not count."""
-    path = next((value for key in _PATH_KEYS if isinstance(value := arguments.get(key), str) and value), None)
+    named = () if _ALL_PATH_KEYS.isdisjoint(arguments) else map(arguments.get, _PATH_KEYS)
+    path = next((value for value in named if isinstance(value, str) and value), None)
     if path is not None:
         return "" if "://" in path and not path.startswith("file://") else path
     told = _TOLD_FILE.search(str(arguments.get("summary", "")))
@@ -399,11 +430,8 @@ def _path(arguments: Arguments, output: str) -> str:
 def _operation(tool: str, arguments: Arguments) -> FileOperation | None:
     command = arguments.get("command")
     verb = command if isinstance(command, str) and ("edit" in tool.lower() or _EDITOR_COMMAND.match(command)) else ""
-    for name in (*verb.split(None, 1)[:1], tool):
-        for operation, pattern in _OPERATIONS:
-            if pattern.search(name):
-                return operation
-    return None
+    told = tool_named(verb.split(None, 1)[0]).operation if verb.strip() else None
+    return told or tool_named(tool).operation
 
 
 def _title(item: Mapping[str, object]) -> str:
@@ -416,16 +444,39 @@ MOST_COUNTS = 3
 LONGEST_REPORT, LONGEST_ANSWER = 400, 48
 """Characters of a closing reply that a ledger quotes, and bytes of a request that is taken for the answer to a question."""
 
-_DECISION = re.compile(
-    r"\b(?:decided|chose|choose|instead|went with|will use|going with|opted|settled on)\b|决定|改用|采用|決定|に変更|결정",
+_LIST_MARK = re.compile(r"\A(?:[-*+•–>]|\d{1,3}[.)]|#{1,6})\s+")
+
+_LABEL = re.compile(r"\W*[^\W\d_][\w ./-]{1,40}[:：][*_`]*\s+\S")
+"""A name and its value."""
+
+_PLAIN_WORD = re.compile(r"[\"'(“*_`]*[^\W\d_]+(?:['’-][^\W\d_]+)*[\"')”*_`.,;:!?]*")
+
+_WITHOUT_BLANKS = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
+
+LEAST_WORDS, LEAST_WORDS_SHARE, LEAST_SIGNS = 2, 0.4, 6
+"""Plain words of a sentence, their least share among what blanks divide, and signs of one in a writing without blanks."""
+
+_ASSENT = re.compile(r"\A(?:yes|no|sure|agreed|absolutely|understood)\b\W+", re.IGNORECASE)
+
+_LOOKS = re.compile(
+    r"(?:now|next|first|then|so|also)?\W{0,3}(?:i(?:['’]m| am|['’]ll| will)|let me|let['’]s)\W(?:(?:now|first|also|just|going to|"
+    r"quickly|then) )*(?:re-?)?(?:look|check|read|search|verif|confirm|inspect|investigat|review|explor|open|see|find|grep|list|"
+    r"try|run|test|start|continu)",
     re.IGNORECASE,
 )
+"""How an agent says that it is about to look at something."""
+
+_DECISIONS = (*("decided", "chose", "choose", "instead", "went with", "will use", "going with", "opted", "settled on"),)
+
+_DECISION = re.compile(rf"\b(?:{'|'.join(_DECISIONS)})\b|决定|改用|采用|決定|に変更|결정", re.IGNORECASE)
 
 _FINDING = re.compile(
     r"https?://|(?<![\w#])#\d{2,}\b|\b(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{7,40}\b"
     r"|(?<![\w.,-])(?:\d{3,}|\d+\.\d+|\d+(?:,\d{3})+)(?![\w-])"
 )
 """What makes a sentence worth quoting: a reference or a figure, which cannot be guessed."""
+
+_DIGIT = re.compile(r"\d")
 
 _SUMMARY_OUTCOME = re.compile(
     r"^.{0,100}\b\d+ (?:pass(?:ed|ing)?|fail(?:ed|ing|ures?)?|pending|errors?|tests?|skipped|warnings?)\b.{0,100}$"
@@ -435,31 +486,58 @@ _SUMMARY_OUTCOME = re.compile(
 """Counts of pytest, jest, mocha, bun, go, cargo and the like."""
 
 
+MOST_SENTENCES = 500
+"""How many of the user's folded sentences are looked at for what is said later about the same thing."""
+
+
+def index_of(ledger: Ledger) -> SentenceIndex:
+    """Return the index of the user's sentences that a ledger holds."""
+    return SentenceIndex(partial(_sentences_of, ledger))
+
+
 def extract(
-    messages: Iterable[tuple[int, Message]], pinned: frozenset[str] = frozenset(), before: Ledger = EMPTY_LEDGER
+    messages: Iterable[tuple[int, Message]],
+    pinned: frozenset[str] = frozenset(),
+    before: Ledger = EMPTY_LEDGER,
+    said: SentenceIndex | None = None,
 ) -> Ledger:
     """Return the ledger of these messages, each given with the sequence number of its entry.
 
-    `before` is the ledger of earlier messages: which todos these change, and which jobs they may end.
+    `before` is the ledger of earlier messages: which todos these change, and which jobs they may end. `said` is the index of
+    the user's sentences in it, if there is one already; it takes in those of these messages.
     """
-    walk = _Extractor(pinned, before)
+    walk = _Extractor(pinned, before, said or index_of(before))
     for sequence, message in messages:
         walk.see(sequence, message)
     return walk.ledger()
 
 
+def _sentences_of(ledger: Ledger) -> Iterable[Sentence]:
+    """Return the user's sentences that a ledger holds: the newest of the requests, and the rules."""
+    requests = ledger.requests if ledger.first_request is None else (ledger.first_request, *ledger.requests)
+    found: list[Sentence] = []
+    rules = {rule.text for rule in ledger.constraints}
+    for quote in requests[::-1]:
+        if len(found) >= MOST_SENTENCES:
+            break
+        found += (Sentence(quote.handle, one, one in rules) for one in reversed(spoken_sentences(quote.text)))
+    known = {one.text for one in found}
+    found += (Sentence(rule.handle, rule.text, is_rule=True) for rule in ledger.constraints if rule.text not in known)
+    return reversed(found)
+
+
 class _Extractor:
     """What has been seen so far while extracting."""
 
-    def __init__(self, pinned: frozenset[str], before: Ledger) -> None:
+    def __init__(self, pinned: frozenset[str], before: Ledger, said: SentenceIndex) -> None:
         self.pinned_handles = pinned
         self.has_requests = before.first_request is not None
         self.folded = EMPTY_LEDGER
         self.requests: list[Quote] = []
         self.attachments: list[Quote] = []
         self.constraints: list[Quote] = []
-        self.revoked: list[Revocation] = []
-        self.older_requests = before.requests
+        self.later: list[LaterWords] = []
+        self.said = said
         self.pinned: list[Quote] = []
         self.decisions: list[Quote] = []
         self.findings: list[Quote] = []
@@ -475,9 +553,9 @@ class _Extractor:
         self.files: dict[str, FileFact] = {}
         self.commands: dict[str, CommandFact] = {}
         self.errors: dict[str, ErrorFact] = {}
-        self.texts: list[tuple[str, str, str]] = []
-        self.used: set[str] = set()
         self.settled: dict[str, None] = {}
+        self.values: dict[str, ValueFact] = {}
+        self.overcome: list[ErrorFact] = []
 
     def see(self, sequence: int, message: Message) -> None:
         makes_calls = bool(calls_of(message))
@@ -500,7 +578,7 @@ class _Extractor:
                     for job in jobs_reported_ended(part.text):
                         self._taken(job)
                 case ToolResultPart() if part.call_id in self.calls:
-                    self._settle(self.calls.pop(part.call_id)[0], part, handle)
+                    self._answer(self.calls.pop(part.call_id)[0], part, handle)
                 case ToolResultPart() if part.call_id in self.older_jobs:
                     self._end(part.call_id, part, handle)
                 case _:
@@ -529,38 +607,48 @@ class _Extractor:
         rules = (Quote(handle, rule) for request in told.requests for rule in constraint_sentences(request.text))
         told = replace(told, constraints=tuple(dict.fromkeys((*rules, *told.constraints))))
         self.folded = merge(self.folded, told)
+        if is_first:
+            self.said.known = partial(_sentences_of, told)
         self.todos = self.todos if told.todos is None else told.todos
 
     def _hear(self, handle: str, text: str) -> None:
         if not text.strip():
             return
         asked = self.question.text if self.question is not None and len(text.strip().encode()) <= LONGEST_ANSWER else ""
-        before = (*self.older_requests, *self.requests)
-        for sentence in spoken_sentences(text):
-            earlier = (Quote(quote.handle, one) for quote in before for one in spoken_sentences(quote.text))
-            revoked = find_revoked(sentence, earlier)
-            if revoked is not None:
-                self.revoked.append(Revocation(revoked, Quote(handle, sentence)))
-            elif states_rule(sentence):
+        for sentence, is_rule in sentences_with_rules(text):
+            said = Sentence(handle, sentence, is_rule)
+            if is_rule:
                 self.constraints.append(Quote(handle, sentence))
+            for earlier in self.said.take(said):
+                self.later.append(LaterWords(Quote(earlier.handle, earlier.text), Quote(handle, sentence)))
         self.requests.append(Quote(handle, text.strip(), asked))
         self.question = None
 
     def _read(self, handle: str, text: str, *, is_report: bool) -> None:
-        for sentence in sentences(text):
-            if len(sentence) <= LONGEST_REPORT and _DECISION.search(sentence):
+        may_decide = _may_decide(text)
+        for piece in sentences(FENCES.sub("\n", text)):
+            decides = may_decide and _DECISION.search(piece) is not None
+            finds = (_DIGIT.search(piece) or "://" in piece) and _FINDING.search(piece)
+            sentence = _statement(piece) if decides or finds else ""
+            if not sentence:
+                continue
+            if decides and not _LOOKS.match(sentence):
                 self.decisions.append(Quote(handle, sentence))
-            elif len(sentence) <= LONGEST_REPORT and _FINDING.search(sentence):
+            elif finds and not CONTINUES.match(_ASSENT.sub("", sentence, count=1)):
                 self.findings.append(Quote(handle, sentence))
         if text.strip() and is_report:
             self.reports.append(Quote(handle, text.strip()[:LONGEST_REPORT]))
             last = sentences(text)[-1]
             self.question = Quote(handle, last) if last.rstrip("*_`\"')）」 ").endswith(("?", "？")) else None
 
+    def _answer(self, call: ToolCallPart, result: ToolResultPart, handle: str) -> None:
+        """Take a result in, unless it is a stub: how the call ended is in the fold that came back with it."""
+        if not is_kept_stub(result.output):
+            self._settle(call, result, handle)
+
     def _settle(self, call: ToolCallPart, result: ToolResultPart, handle: str) -> None:
         arguments = arguments_of(call)
         command = command_of(call, arguments)
-        self.used.update(telling_names("\n".join(map(str, arguments.values()))[:LONGEST_READ]))
         operations = file_operations(call, arguments, result.output)
         if is_declined(result, operations):
             self._hear(handle, decline_reason(result))
@@ -570,10 +658,7 @@ class _Extractor:
             self.answers.append(Quote(handle, f"{questions}\n→ {result.output.strip()}"))
         origins = [path for path, _ in operations] or [command or call.tool]
         if command:
-            self.texts.append((command, handle, command))
             note(self.commands, command, _command_fact(command, result, handle), later_run)
-        known = {**self.older_jobs, **self.jobs}
-        polled = next((known[job].description for job in map(str, map(arguments.get, _JOB_KEYS)) if job in known), "")
         for job in jobs_no_longer_running(arguments, result):
             self._end(job, result, handle)
         if is_failure(result, command):
@@ -581,16 +666,19 @@ class _Extractor:
                 self.errors[origins[0]] = ErrorFact(origins[0], failure_line(result), handle)
             return
         for origin in origins:
-            self.errors.pop(origin, None)
+            if (failed := self.errors.pop(origin, None)) is not None:
+                self.overcome.append(failed)
             self.settled[origin] = None
         for path, operation in operations:
             changed = operation != "read"
-            self.texts.append((path, handle, written_text(call, arguments, path) if changed else result.output))
             note(self.files, path, FileFact(path, operation, int(changed), handle), later_operation)
-        if not operations:
-            self.texts.append((polled or command or _describe(call, arguments), handle, result.output))
         todos = todos_after(self.todos or (), call, arguments, result.output)
         self.todos = todos if todos or self.todos is not None else None
+        is_value = not (command or operations or questions or todos or jobs_no_longer_running(arguments, result))
+        if is_value and result.output.strip():
+            described = _describe(call, arguments)
+            self.values.pop(described, None)
+            self.values[described] = ValueFact(described, result.output.strip()[:LONGEST_REPORT], handle)
         job = "" if operations else running_job(call, result)
         if job and job not in self.jobs:
             self.jobs[job] = JobFact(_describe(call, arguments), handle, job)
@@ -613,7 +701,9 @@ class _Extractor:
 
     def ledger(self) -> Ledger:
         unanswered = tuple(
-            JobFact(_describe(call, arguments_of(call)), handle, call.call_id) for call, handle in self.calls.values()
+            JobFact(_describe(call, arguments_of(call)), handle, call.call_id)
+            for call, handle in self.calls.values()
+            if not _only_looks(call)
         )
         seen = Ledger(
             first_request=self.requests[0] if self.requests else None,
@@ -634,37 +724,33 @@ class _Extractor:
             ended=tuple(self.ended),
             attachments=tuple(self.attachments),
             answers=tuple(self.answers),
-            revoked=tuple(self.revoked),
-            names=self._names(),
+            later=tuple(self.later),
+            values=tuple(self.values.values()),
+            overcome=tuple(self.overcome),
         )
         if self.folded is EMPTY_LEDGER:
             return seen
         return replace(merge(self.folded, seen), settled=seen.settled, ended=seen.ended)
 
-    def _names(self) -> tuple[NameFact, ...]:
-        """Return the names, paths and values of the texts seen, each with the line where it stood last."""
-        counts: Counter[str] = Counter()
-        places: dict[str, tuple[str, str, str]] = {}
-        for source, handle, text in reversed(self.texts):
-            for line in _LINE_ENDS.split(text[:LONGEST_READ]):
-                if _FRAME.match(line):
-                    continue
-                for name in telling_names(line):
-                    counts[name] += 1
-                    places.setdefault(name, (line, source, handle))
-        facts = (
-            NameFact(
-                name,
-                line,
-                source,
-                handle,
-                round(min(counts[name], MOST_COUNTED) ** COUNT_POWER * (USED_WEIGHT if name in self.used else 1), 1),
-            )
-            for name, (line, source, handle) in places.items()
-            if len(name) <= LONGEST_PIECE
-        )
-        worth = most_worth(facts)[:MOST_NAMES]
-        return tuple(replace(fact, line=shorten_line(fact.line, fact.name)) for fact in worth)
+
+def _statement(piece: str) -> str:
+    """Return a sentence of a reply without its mark of a list, or nothing if it states nothing.
+
+    Rows of tables, bare values, questions, and what announces a list state nothing.
+    """
+    sentence = _LIST_MARK.sub("", piece, count=1)
+    if len(sentence) > LONGEST_REPORT or sentence.startswith("|") or sentence.endswith((":", "：", "?", "？")):
+        return ""
+    words = sentence.split()
+    plain = sum(1 for word in words if _PLAIN_WORD.fullmatch(word))
+    is_prose = plain >= max(LEAST_WORDS, LEAST_WORDS_SHARE * len(words))
+    is_told = is_prose or _LABEL.match(sentence) or len(_WITHOUT_BLANKS.findall(sentence)) >= LEAST_SIGNS
+    return sentence if is_told else ""
+
+
+def _may_decide(text: str) -> bool:
+    """Return whether a sentence of a text may be a decision; the expression looks at every letter, so most are spared it."""
+    return not text.isascii() or any(word in text.lower() for word in _DECISIONS)
 
 
 def _command_fact(command: str, result: ToolResultPart, handle: str) -> CommandFact:
@@ -673,6 +759,13 @@ def _command_fact(command: str, result: ToolResultPart, handle: str) -> CommandF
     if status is None and not found and result.status == "completed" and not running_job_in(result.output):
         return CommandFact(command, handle, outcome="ok" if not _REFUSED.match(result.output) else "failed")
     return CommandFact(command, handle, status, ", ".join(found)[:160])
+
+
+def _only_looks(call: ToolCallPart) -> bool:
+    """Return whether a call changes nothing, so that it does not matter how it ended."""
+    arguments = arguments_of(call)
+    command, operations = command_of(call, arguments), file_operations(call, arguments)
+    return is_lookup(command) if command else {operation for _, operation in operations} == {"read"}
 
 
 def _describe(call: ToolCallPart, arguments: Arguments) -> str:

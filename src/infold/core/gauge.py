@@ -141,7 +141,8 @@ class PlanInputs(Struct, frozen=True):
     usage; if they never do, a rule on reported usage uses our estimate instead. `native`: when to let the provider
     itself write the summary; `native_is_sealed`: only the provider can read it. `edited_from_tokens`: the provider is
     asked to shorten the history itself, from that many tokens on; `None` if it is not. `compact_tool`: a tool named
-    `compact` is infold's own.
+    `compact` is infold's own. `offers_tools`: the request offers tools, or it is not known; otherwise no steps are kept, since
+    providers refuse calls without tools.
     """
 
     policy: Policy
@@ -160,6 +161,7 @@ class PlanInputs(Struct, frozen=True):
     native_is_sealed: bool = False
     edited_from_tokens: int | None = None
     compact_tool: bool = False
+    offers_tools: bool = True
 
 
 class Gauge(Struct, frozen=True):
@@ -208,6 +210,11 @@ def estimated_tokens(log: Log, inputs: PlanInputs) -> int:
     return inputs.overhead_tokens + log.calibration.apply(_view_size(log))
 
 
+def preset_tokens(log: Log, policy: Policy) -> int:
+    """Return the view by the measure of a document's preset, characters by four; 0 if the policy measures in tokens."""
+    return 0 if policy.estimate == "features" else _measured_tokens(log)
+
+
 def scaled_tokens(size: Size, log: Log, inputs: PlanInputs) -> int:
     """Return the most tokens the provider can count for content of this size."""
     return scaler(log, inputs)(size)
@@ -222,7 +229,7 @@ def scaler(log: Log, inputs: PlanInputs) -> Callable[[Size], int]:
 def _count(log: Log, inputs: PlanInputs) -> int:
     policy, baseline, reported = inputs.policy, log.baseline, log.reported
     if policy.count == "estimate":
-        return tokens_in(log.measured + log.checkpoint_measured, log.rendering.estimate)
+        return _measured_tokens(log)
     if policy.count == "anchored":
         grown = _grown_tokens(log)
         if baseline is None:
@@ -233,6 +240,10 @@ def _count(log: Log, inputs: PlanInputs) -> int:
         return 0 if inputs.reports_usage else estimated_tokens(log, inputs)
     freed = log.freed_since(reported.sequence) if policy.less_freed else 0
     return max(0, usage_tokens(reported.usage, policy.count) - freed)
+
+
+def _measured_tokens(log: Log) -> int:
+    return tokens_in(log.measured + log.checkpoint_measured, log.rendering.estimate)
 
 
 def _upper(log: Log, inputs: PlanInputs) -> int:

@@ -3,11 +3,12 @@
 A summary is checked by code. As a whole: complete, not cut off, without tool calls, about this session, in a language that
 was used, smaller than what it replaces. Then sentence by sentence, against everything the summariser was shown. Claims are
 paths, names in code formatting, hashes and exact numbers; a claim that occurs nowhere is marked. What the log knows better
-(a value replaced since, a failing test run, a revoked rule, a file that was not changed) is added behind the sentence in
+(a value replaced since, a failing test run, later words of the user, a file that was not changed) is added behind the sentence in
 brackets. Only an instruction that stands in tool output alone is removed. What is proposed for later is not a claim. A
-summary that is mostly about other things is rejected, and the deterministic fold is used. An English summary of a session in
-another language gets a sentence that says so, since agents answer in the language of what they read. The must-keep set is not
-required of the summary: the ledger carries it.
+summary that is mostly about other things is rejected, and the deterministic fold is used. A provider that reports why a
+summary ended is believed; where the reason is unknown, a summary that seems to end within a sentence says so. An English
+summary of a session in another language gets a sentence that says so too, since agents answer in the language of what they
+read. The must-keep set is not required of the summary: the ledger carries it.
 """
 
 import re
@@ -26,7 +27,8 @@ from infold.core.extract import (
     file_operations,
     is_failure,
 )
-from infold.core.ledger import constraint_sentences, sentences
+from infold.core.later_words import Sentence, SentenceIndex
+from infold.core.ledger import constraint_sentences, sentences, states_rule
 from infold.core.messages import (
     AssistantMessage,
     Finish,
@@ -62,7 +64,7 @@ LEAST_RATE, FOREIGN_SHARE = 0.08, 0.2
 """The share of common words by which a language is recognised, and how much of it a conversation in that language has."""
 
 REVOKED_SHARE, OVERRULED_SHARE, INJECTED_SHARE, REPEATED_SHARE = 0.6, 0.5, 0.4, 0.7
-"""The shares of words by which a sentence is about a revoked rule, a rule that holds, or an injected instruction, which it
+"""The shares of words by which a sentence is about a rule with later words, a rule, or an injected instruction, which it
 repeats from the last share on."""
 
 FEWEST_SUBJECTS, LEAST_SHARED = 50, 0.1
@@ -82,10 +84,10 @@ FEWEST_WORDS, LEAST_VARIED = 100, 0.03
 
 
 class Answer(Struct, frozen=True):
-    """A summariser's answer."""
+    """A summariser's answer; `finish` is why it ended as the provider reports it, `other` if that is not known."""
 
     text: str
-    finish: Finish = "stop"
+    finish: Finish = "other"
     calls_tools: bool = False
 
 
@@ -131,6 +133,8 @@ def judge(
     if fault is not None:
         return Verdict("", (fault,))
     verdict = _check_sentences(text, shown, known)
+    if verdict.text and answer.finish == "other" and _may_end_early(text):
+        verdict = replace(verdict, text=f"{verdict.text}\n\n{phrases.ENDS_EARLY}", faults=(*verdict.faults, "cut-off"))
     said = "\n".join(text_of(message) for message in shown if is_genuine_user(message))
     is_english = _language(text) == "english" and _rates(text)["english"] >= LEAST_RATE
     if not verdict.text or not is_english or _language(said) == "english" or phrases.NOT_ENGLISH in text:
@@ -185,7 +189,7 @@ def hard_fault(answer: Answer) -> Fault | None:
 
 def plain_fault(answer: Answer) -> Fault | None:
     """Return the fault of an answer that is unusable whatever it is about: a hard fault, words of refusal, a tool call
-    written as text, the next step of the work, an end in the middle of a sentence, too few words."""
+    written as text, the next step of the work, too few words."""
     fault = hard_fault(answer)
     if fault is not None:
         return fault
@@ -200,11 +204,12 @@ def plain_fault(answer: Answer) -> Fault | None:
     lines = [line for line in text.splitlines() if line.strip()]
     if phrases.CONTINUES.match(text) and not any(line.startswith("#") or phrases.ITEM.match(line) for line in lines):
         return "continues"
-    return "cut-off" if _is_cut_off(lines) else None
+    return None
 
 
-def _is_cut_off(lines: Sequence[str]) -> bool:
+def _may_end_early(text: str) -> bool:
     """Return whether a text ends within a sentence: unlike its other lines, in code, or after a word that needs another."""
+    lines = [line for line in text.splitlines() if line.strip()]
     last = lines[-1].strip()
     if sum(line.lstrip().startswith("```") for line in lines) % 2:
         return True
@@ -323,7 +328,7 @@ class _Evidence:
                         if phrases.INJECTED.search(one) or phrases.DECLINES.search(one)
                     )
         self.numbers = sorted({*_numbers(self.text), *_derived(self.text)})
-        self.rules, self.revoked = _rules(self.users)
+        self.rules, self.later = _rules(self.users)
         self.aliases = self._find_aliases(shown)
 
     def _settle(self, call: ToolCallPart | None, result: ToolResultPart) -> None:
@@ -564,7 +569,7 @@ def _corrections(sentence: str, place: str, evidence: _Evidence) -> Iterator[str
         if not evidence.passed & _numbers(sentence) and all(name in evidence.failed_output for name in files):
             yield f"the last test run in the record failed: {evidence.failed_run}"
     if not phrases.RELEASED.search(sentence):
-        yield from _revocations(sentence, evidence)
+        yield from _later_words(sentence, evidence)
     if phrases.PERMITS.search(sentence) and not phrases.LIMITS.search(sentence):
         yield from _overruled(sentence, evidence)
     if not phrases.LATER.search(place):
@@ -586,11 +591,11 @@ def _noun(word: str) -> str:
     return word[-2:] if "\u3400" <= word[:1] <= "\u9fff" else word
 
 
-def _revocations(sentence: str, evidence: _Evidence) -> Iterator[str]:
-    for rule, words in evidence.revoked:
+def _later_words(sentence: str, evidence: _Evidence) -> Iterator[str]:
+    for rule, words in evidence.later:
         for clause in re.split(r"[;；]", sentence):
             if len(_subjects(clause) & rule) >= REVOKED_SHARE * len(rule) and phrases.BINDS.search(clause):
-                yield f'revoked later by the user: "{words}"'
+                yield f'later by the user: "{words}"'
                 return
 
 
@@ -641,22 +646,25 @@ def _injected_share(sentence: str, evidence: _Evidence) -> float:
 
 
 def _rules(said: Sequence[Sequence[str]]) -> tuple[list[str], list[tuple[frozenset[str], str]]]:
-    """Return the user's rules that still hold, and what those that were revoked are about, with the revoking words."""
-    revoked: list[tuple[frozenset[str], str]] = []
-    over: set[str] = set()
+    """Return the user's rules about which nothing was said that may take them back, and what the others are about, with
+    those words."""
+    later: list[tuple[frozenset[str], str]] = []
+    doubtful: set[str] = set()
+    index = SentenceIndex()
     for turn, pieces in enumerate(said):
         for at, piece in enumerate(pieces):
+            index.take(Sentence(str(turn), piece, states_rule(piece)))
             if not phrases.REVOKES.search(piece):
                 continue
-            scope = _subjects(" ".join(pieces[max(0, at - 1) : at + 2]))
-            earlier = [one for before in said[:turn] for one in before if _subjects(one) & scope]
-            rule = max(earlier, key=lambda one: len(_subjects(one) & scope) / len(_subjects(one)), default="")
-            subjects = _subjects(rule)
-            if rule and len(subjects & scope) >= REVOKED_SHARE * len(subjects):
-                revoked.append((subjects, piece))
-                over.add(rule)
-    rules = [rule for pieces in said for piece in pieces for rule in constraint_sentences(piece) if rule not in over]
-    return rules, revoked
+            around = " ".join(pieces[max(0, at - 1) : at + 2])
+            scope = _subjects(around)
+            earlier = [(one.text, _subjects(one.text)) for one in index.earlier(around)]
+            rule, about = max(earlier, key=lambda one: len(one[1] & scope) / max(1, len(one[1])), default=("", scope))
+            if rule and len(about & scope) >= REVOKED_SHARE * len(about):
+                later.append((about, piece))
+                doubtful.add(rule)
+    rules = [rule for pieces in said for piece in pieces for rule in constraint_sentences(piece)]
+    return [rule for rule in rules if rule not in doubtful], later
 
 
 def _changed_numbers(arguments: object) -> Iterator[tuple[str, float, float]]:

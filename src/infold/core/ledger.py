@@ -9,11 +9,13 @@ is carried on as one by `carry_state`.
 
 import re
 from collections.abc import Callable, Iterable
+from itertools import pairwise
 from typing import Literal, TypeAlias, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
+from infold.core.later_words import MOST_REMEMBERED, MOST_TEXTS, remember, two_to_keep
 from infold.core.messages import (
     STATE_ID,
     Message,
@@ -28,20 +30,24 @@ from infold.core.messages import (
     is_genuine_user,
     is_opaque,
 )
+from infold.core.phrases import TESTS
 
 CHECKPOINT_MARK = "[Earlier conversation, folded."
 """The beginning of every text that a fold writes."""
 
+EXCERPTS = (
+    "[Next, up to the newest messages: excerpts of earlier steps in their own form and order. Results are left out, "
+    "and so are other steps.]"
+)
+"""The last line of a checkpoint behind which steps are shown."""
+
 FileOperation: TypeAlias = Literal["read", "written", "edited", "deleted", "moved"]
 
-MOST_FILES, MOST_COMMANDS, MOST_ERRORS, MOST_QUOTES, MOST_NARRATIVES = 1_000, 300, 60, 500, 3
+MOST_FILES, MOST_COMMANDS, MOST_ERRORS, MOST_QUOTES, MOST_NARRATIVES, MOST_VALUES = 1_000, 300, 60, 500, 3, 100
 """How many facts of each kind a checkpoint carries; older ones stay in the log and are found by recall."""
 
-MOST_NAMES, HALF_WORTH = 500, 60
-"""How many names from files and results a checkpoint carries, and after how many messages one is worth half."""
 
-
-class Quote(Struct, frozen=True, omit_defaults=True):
+class Quote(Struct, frozen=True, gc=False, omit_defaults=True):
     """Verbatim words, the handle of the part they are from, and the question of the agent that they answer, if any."""
 
     handle: str
@@ -49,14 +55,14 @@ class Quote(Struct, frozen=True, omit_defaults=True):
     asked: str = ""
 
 
-class Revocation(Struct, frozen=True):
-    """A rule that the user took back, and the words that did."""
+class LaterWords(Struct, frozen=True, gc=False):
+    """A sentence of the user, and what the user said later about the same thing."""
 
-    rule: Quote
-    by: Quote
+    sentence: Quote = field(name="rule")
+    words: Quote = field(name="by")
 
 
-class FileFact(Struct, frozen=True, omit_defaults=True):
+class FileFact(Struct, frozen=True, gc=False, omit_defaults=True):
     """A file, the last operation on it, and the number of its changes."""
 
     path: str
@@ -65,20 +71,7 @@ class FileFact(Struct, frozen=True, omit_defaults=True):
     handle: str
 
 
-class NameFact(Struct, frozen=True):
-    """A name, path or value, a piece of the line where it stood last, the file or call that it is from, and its weight.
-
-    The weight grows with how often the name occurred, and is larger if the agent itself used it.
-    """
-
-    name: str
-    line: str
-    source: str
-    handle: str
-    weight: float
-
-
-class CommandFact(Struct, frozen=True, omit_defaults=True):
+class CommandFact(Struct, frozen=True, gc=False, omit_defaults=True):
     """A command line and how its newest run ended; without a status, the status is unknown."""
 
     command: str
@@ -88,7 +81,15 @@ class CommandFact(Struct, frozen=True, omit_defaults=True):
     runs: int = 1
 
 
-class ErrorFact(Struct, frozen=True):
+class ValueFact(Struct, frozen=True, gc=False):
+    """A call that neither ran a command nor touched a file, and the beginning of what it returned last."""
+
+    call: str
+    value: str
+    handle: str
+
+
+class ErrorFact(Struct, frozen=True, gc=False):
     """An unsettled failure: its origin (a command, a file, a tool) and its most informative line."""
 
     origin: str
@@ -103,7 +104,7 @@ class TodoFact(Struct, frozen=True):
     status: str
 
 
-class JobFact(Struct, frozen=True):
+class JobFact(Struct, frozen=True, gc=False):
     """A call that was started and has not finished; `id` identifies it in a later report, if known."""
 
     description: str
@@ -120,7 +121,8 @@ class Ledger(Struct, frozen=True, omit_defaults=True):
     next summary replaces. `attachments` are the media and documents that came with the user's words, `answers` what the
     user replied to questions that the agent asked by a tool, with the question. `forgotten` names
     the instructions that did not fit when this ledger was merged; they are reported once and are then only in the log.
-    `revoked` are rules that the user took back since, `names` what files and results named.
+    `later` places what the user said next to what was said later about the same thing, at most two for a sentence; `values`
+    is what other calls returned, `overcome` are failures whose origin has succeeded since.
     """
 
     first_request: Quote | None = None
@@ -143,8 +145,9 @@ class Ledger(Struct, frozen=True, omit_defaults=True):
     ended: tuple[str, ...] = ()
     attachments: tuple[Quote, ...] = ()
     answers: tuple[Quote, ...] = ()
-    revoked: tuple[Revocation, ...] = ()
-    names: tuple[NameFact, ...] = ()
+    later: tuple[LaterWords, ...] = field(default=(), name="revoked")
+    values: tuple[ValueFact, ...] = ()
+    overcome: tuple[ErrorFact, ...] = ()
 
 
 EMPTY_LEDGER = Ledger()
@@ -160,6 +163,7 @@ def merge(older: Ledger, newer: Ledger) -> Ledger:
     attachments = _unique((*older.attachments, *newer.attachments))
     answers = _unique((*older.answers, *newer.answers))
     settled = {*newer.settled, *(fact.origin for fact in newer.errors)}
+    overcome = (fact for fact in older.errors if fact.origin in newer.settled)
     running = (job for job in older.jobs if not job.id or job.id not in newer.ended)
     return Ledger(
         first_request=older.first_request or newer.first_request,
@@ -170,6 +174,7 @@ def merge(older: Ledger, newer: Ledger) -> Ledger:
         files=_merge_facts(older.files, newer.files, lambda fact: fact.path, later_operation)[-MOST_FILES:],
         commands=_merge_facts(older.commands, newer.commands, lambda fact: fact.command, later_run)[-MOST_COMMANDS:],
         errors=(*(fact for fact in older.errors if fact.origin not in settled), *newer.errors)[-MOST_ERRORS:],
+        overcome=_unique((*older.overcome, *overcome, *newer.overcome))[-MOST_ERRORS:],
         todos=older.todos if newer.todos is None else newer.todos,
         decisions=_unique((*older.decisions, *newer.decisions))[-MOST_ERRORS:],
         findings=_unique((*older.findings, *newer.findings))[-MOST_COMMANDS:],
@@ -180,13 +185,26 @@ def merge(older: Ledger, newer: Ledger) -> Ledger:
         forgotten=_unique((*_dropped(requests), *_dropped(constraints), *_dropped(attachments), *_dropped(answers))),
         attachments=attachments[-MOST_QUOTES:],
         answers=answers[-MOST_QUOTES:],
-        revoked=_unique((*older.revoked, *newer.revoked))[-MOST_QUOTES:],
-        names=most_worth(_merge_facts(older.names, newer.names, lambda fact: fact.name, _later_name))[:MOST_NAMES],
+        later=_two_for_each((*older.later, *newer.later)),
+        values=_merge_facts(older.values, newer.values, lambda fact: fact.call, _later_value)[-MOST_VALUES:],
     )
 
 
 def _unique(quotes: Iterable[Fact]) -> tuple[Fact, ...]:
     return tuple(dict.fromkeys(quotes))
+
+
+def _two_for_each(pairs: Iterable[LaterWords]) -> tuple[LaterWords, ...]:
+    """Return the later words that stand next to each sentence, in their order: the newest of them."""
+    by_sentence: dict[str, dict[str, LaterWords]] = {}
+    for pair in _unique(pairs):
+        by_sentence.setdefault(pair.sentence.text, {})[pair.words.text] = pair
+    kept: list[LaterWords] = []
+    for text, beside in reversed(by_sentence.items()):
+        if len(kept) >= MOST_QUOTES:
+            break
+        kept += (beside[words] for words in reversed(two_to_keep(text, tuple(beside))))
+    return tuple(reversed(kept[:MOST_QUOTES]))
 
 
 def _dropped(quotes: tuple[Quote, ...]) -> tuple[str, ...]:
@@ -216,15 +234,8 @@ def later_run(before: CommandFact, fact: CommandFact) -> CommandFact:
     return CommandFact(fact.command, fact.handle, fact.exit_status, fact.outcome, before.runs + fact.runs)
 
 
-def most_worth(names: Iterable[NameFact]) -> tuple[NameFact, ...]:
-    """Return names by their worth, the highest first: their weight, less for those that were last seen long ago."""
-    found = {fact: int(fact.handle.partition(".")[0]) for fact in names}
-    newest = max(found.values(), default=0)
-    return tuple(sorted(found, key=lambda fact: -fact.weight / (HALF_WORTH + newest - found[fact])))
-
-
-def _later_name(before: NameFact, fact: NameFact) -> NameFact:
-    return replace(fact, weight=before.weight + fact.weight)
+def _later_value(_: ValueFact, fact: ValueFact) -> ValueFact:
+    return fact
 
 
 def _merge_facts(
@@ -241,22 +252,28 @@ def _merge_facts(
 OWN_FOLDER = re.compile(r"^cd \S+ && (?=\S)")
 """The beginning of a command line that changes into a folder."""
 
-_SHELL_QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"")
+_SHELL_QUOTED = re.compile(r"'[^']*(?:'|\Z)|\"(?:[^\"\\]|\\.)*(?:\"|\Z)", re.DOTALL)
+"""What is quoted; in a command line that was cut off, up to its end."""
 
 _SHELL_PARTS = re.compile(r"&&|\|\|?|;")
 
+_BEFORE_COMMAND = re.compile(r"\A(?:(?:if|while|until|then|do|else|time|!) +|[A-Za-z_]\w*=\S* +)*")
+"""Words of the shell and values of variables in front of a command."""
+
 _LOOKUP = re.compile(
-    r"(?:cat|sed -n|nl|head|tail|less|ls|ll|tree|find|fd|rg|[efz]?grep|ag|awk|cut|sort|uniq|wc|pwd|cd|which|type|file|stat|du|"
-    r"df|echo|printf|date|env|whoami|true|git (?:-C \S+ |--no-pager )*(?:status|log|diff|show|branch|blame|grep|ls-files|"
-    r"rev-parse|remote|worktree list)|gh (?:pr|issue|run) (?:list|view|diff|checks))"
+    r"(?:cat|sed -n|nl|head|tail|less|ls|ll|tree|find|fd|rg|[efz]?grep|ag|awk|cut|tr|sort|uniq|wc|pwd|cd|which|type|file|stat|du|"
+    r"df|echo|printf|date|env|printenv|whoami|true|ps|pgrep|lsof|uname|hostname|realpath|readlink|basename|dirname|sleep|"
+    r"done|fi|for \w+ in|command -v|git (?:-C \S+ |--no-pager )*(?:status|log|diff|show|branch|blame|grep|ls-files|fetch|"
+    r"rev-parse|remote|worktree list|stash list)|gh (?:pr|issue|run) (?:list|view|diff|checks))"
     r"(?![\w-])(?!.*(?<![0-9&])>(?!&|\s*/dev/null))(?!.* -(?:delete|exec)\b)"
+    r"|.* --(?:help|version)\b"
 )
 
 
 def shell_parts(command: str) -> tuple[str, ...]:
-    """Return the commands of a command line, without what is quoted in them."""
+    """Return the commands of a command line, without what is quoted in them and what stands before them."""
     parts = _SHELL_PARTS.split(_SHELL_QUOTED.sub("''", OWN_FOLDER.sub("", command)))
-    return tuple(part.strip() for part in parts if part.strip())
+    return tuple(rest for part in parts if (rest := _BEFORE_COMMAND.sub("", part.strip(), count=1)))
 
 
 def is_lookup(command: str) -> bool:
@@ -264,7 +281,34 @@ def is_lookup(command: str) -> bool:
     return all(_LOOKUP.match(part) for part in shell_parts(command))
 
 
-# Rules: which of the user's sentences lay down one, and which take one back.
+_FILTERS = re.compile(
+    r"(?: 2>&1| ?\| ?(?:tail|head|[efz]?grep|rg|tee|cat|sort|uniq|wc|sed -n|awk|cut|tr)\b[^|&;]*+)++\Z"
+)
+
+
+def without_filters(command: str) -> str:
+    """Return a command line without the programs at its end that only show a part of its output."""
+    found = _FILTERS.search(_SHELL_QUOTED.sub(lambda quoted: "'" * len(quoted[0]), command))
+    return command if found is None else command[: found.start()]
+
+
+_CHECKS = re.compile(
+    r"\b(?:ruff|mypy|pyright|flake8|pylint|eslint|tsc|clippy|lint|vet|build|compile|make|cmake|typecheck|benchmark)\b",
+    re.IGNORECASE,
+)
+
+_PLAIN_OUTCOMES = ("", "ok", "failed")
+
+
+def is_check(fact: CommandFact) -> bool:
+    """Return whether a command checks something: it tests, lints or builds, it failed, or its output has counts."""
+    if fact.exit_status or fact.outcome not in _PLAIN_OUTCOMES:
+        return True
+    parts = (part for part in shell_parts(fact.command) if not part.startswith("git "))
+    return any(TESTS.search(part) or _CHECKS.search(part) for part in parts)
+
+
+# Rules: which of the user's sentences lay down one.
 
 LONGEST_SENTENCE = 1_500
 """A longer line is treated as pasted material instead of a rule."""
@@ -299,7 +343,7 @@ _MARKS = re.compile(
     re.IGNORECASE,
 )
 
-FORBIDS = re.compile(
+_FORBIDS = re.compile(
     r"(?<![\w-])(?:never|do not|don['’]t|dont|must(?: not|n['’]t)|should(?: not|n['’]t)|may not|can['’]t|cannot|forbidden|"
     r"prohibited|not allowed|avoid|refrain|no matter what|under no circumstances|leave .{1,60} (?:alone|untouched)|"
     r"(?:stay|keep) (?:out|away|clear|off)|hands off|unterlass\w*|finger weg|évite[zr]?|interdiction|"
@@ -311,7 +355,7 @@ FORBIDS = re.compile(
 )
 """Words of a rule that forbids something."""
 
-ONE_TURN = re.compile(
+_ONE_TURN = re.compile(
     r"(?<![\w-])(?:this (?:time|once)|for this (?:turn|step|answer|reply|one)|in (?:this|your next) (?:answer|reply|turn|step|"
     r"message)|right now|before you (?:go on|continue)|diesmal|dieses mal|nur jetzt|in dieser antwort|"
     r"cette fois|dans cette réponse|esta vez|en esta respuesta|(?:на|в) этот раз|в этом ответе)(?![\w-])"
@@ -319,59 +363,6 @@ ONE_TURN = re.compile(
     re.IGNORECASE,
 )
 """Words of an order that ends with the turn it was given in."""
-
-_LIFTS = re.compile(
-    r"(?<![\w-])(?:no longer (?:need|have|has|appl|valid|in force|necessary|required|forbidden|matter|count|hold|must|banned)|"
-    r"not .{0,60}\bany ?more|forget (?:about|what|the|that|my|it)|scratch that|never ?mind|"
-    r"(?:ignore|drop|scrap|disregard) (?:the|that|my|what) .{0,40}(?:rule|instruction|restriction|constraint|ban|said|limit)|"
-    r"revoke|retract|withdraw|i lift|take back|waive|(?:is|are) (?:lifted|void|obsolete|revoked|cancelled|withdrawn)|"
-    r"(?:is|are) (?:now )?(?:allowed|fine|ok|okay|permitted) (?:again|now)|"
-    r"nicht mehr|gilt nicht|vergiss|aufgehoben|hinfällig|nehme .{1,60} zurück|(?:wieder|jetzt) (?:erlaubt|in ordnung)|"
-    r"(?:ne |n['’]).{1,40} plus|oublie|annulée?|levée?|ya no|olvida|anulad[ao]|sin efecto|cancelad[ao]|"
-    r"больше не|отмен\w+|забудь|снят[оа]?|не действует)|n['’]t .{0,60}\bany ?more\b"
-    r"|不再|取消|作废|撤销|撤回|忘掉|忘记|不用再|不必再|无需再|解除"
-    r"|取り消|忘れて|なくても?(?:いい|よい|良い|構)|もう.{0,30}(?:ない|なくて)|無効"
-    r"|더\s?이상|취소|잊어|철회|해제|않아도|안 해도|필요\s?없",
-    re.IGNORECASE,
-)
-"""Words that take a rule back."""
-
-_ALLOWS = re.compile(
-    r"(?<![\w-])(?:you (?:can|may|are allowed to|are free to)|(?:it|that)['’]?s? (?:is )?(?:ok|okay|fine|allowed)|feel free|"
-    r"(?:is|are) (?:optional|allowed|(?:ok|okay|fine) (?:with|by) me)|go ahead|stop \w+ing|from (?:now|here) on|after all|"
-    r"du (?:darfst|kannst)|(?:darfst|kannst) du|(?:kann|können) jetzt|ab jetzt|ab sofort|doch|"
-    r"inutile|vas-y|tu peux|vous pouvez|désormais|finalement|puedes|a partir de ahora|можно|можешь|теперь)(?![\w-])"
-    r"|可以|现在能|改为|改成|允许|不限|也行|没关系|不用|随意"
-    r"|ていい|てよい|ても(?:いい|よい|良い|構|かま|大丈夫)|構いません|かまいません|これからは|今後は"
-    r"|도\s?(?:됩|돼|되|괜찮|좋)|이제",
-    re.IGNORECASE,
-)
-"""Words that permit something, which may have been forbidden."""
-
-_MAY = re.compile(r"(?<![\w-])(?:may|darf|dürfen|peut|peuvent|puede[ns]?|могут)(?![\w-])", re.IGNORECASE)
-"""Words that permit something, unless the sentence forbids or restricts anything."""
-
-_RESTRICTS = re.compile(
-    r"(?<![\w-])(?:only|if|nur|wenn|seule?s?|uniquement|seulement|si|solo|sólo|только)(?![\w-])", re.IGNORECASE
-)
-
-LEAST_LIFTED, LEAST_ALLOWED, LEAST_CHANGED = 0.25, 0.4, 0.5
-"""Share of an earlier sentence's own words that a sentence must repeat: to take it back, to permit what it forbids, and to
-permit something else than it says, where it forbids nothing."""
-
-_TERMS = re.compile(r"[぀-ヿ㐀-鿿]+|[가-힣]+|[^\W\d_]{3,}|\d+")
-
-_GENERAL_WORDS = (
-    "about after again all also and any are but can could does don for forget from had has have into longer may "
-    "more must need never not now only our please rule should that the them then there they this use was were "
-    "will with would you your aber auch auf aus das dass dem den der des die doch ein eine einen für gilt ich ist "
-    "kann mehr mit nicht noch nur oder regel sich sie und von wenn wird les une pour dans est pas plus que qui "
-    "sur tous vous règle las los una para con por regla como это как что для при так все правило "
-    "alone away hands keep leave off out stay finger lass ruhe weg laisse tranquille "
-)
-"""Words that say nothing about what a rule is about."""
-
-_GENERAL_TERMS = frozenset(_GENERAL_WORDS.split())
 
 _ASKS_BACK = re.compile(
     r"\W*(?:(?:and|so|but|ok|okay|hm+|also|well|wait|oh|then)\b\W*)*(?:"
@@ -420,14 +411,16 @@ _PASTED_ERROR = re.compile(
 )
 """How programs begin an error report: its kind, its place in a file or in a request, its severity."""
 
-_BREAKS = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
+_ENDS = re.compile(r"[.!?。！？\n](?:(?<![.!?])|(?=\s))")
+"""Where a sentence or a line ends; begins with a set of characters, which is what the expression engine finds fast."""
 
-_FENCES = re.compile(r"(```|~~~).*?(?:\1|\Z)", re.DOTALL)
+FENCES = re.compile(r"(```|~~~).*?(?:\1|\Z)", re.DOTALL)
 
 
 def sentences(text: str) -> tuple[str, ...]:
     """Return a text's sentences and lines, trimmed, otherwise unchanged."""
-    return tuple(piece for piece in (part.strip() for part in _BREAKS.split(text) if part) if piece)
+    ends = [0, *(found.end() for found in _ENDS.finditer(text)), len(text)]
+    return tuple(piece for start, end in pairwise(ends) if (piece := text[start:end].strip()))
 
 
 def constraint_sentences(text: str) -> tuple[str, ...]:
@@ -435,46 +428,17 @@ def constraint_sentences(text: str) -> tuple[str, ...]:
     return tuple(filter(states_rule, spoken_sentences(text)))
 
 
+@remember(MOST_TEXTS)
+def sentences_with_rules(text: str) -> tuple[tuple[str, bool], ...]:
+    """Return the sentences of a user's text without what was pasted, each with whether it states a rule."""
+    return tuple((one, states_rule(one)) for one in spoken_sentences(text))
+
+
+@remember(MOST_TEXTS)
 def spoken_sentences(text: str) -> tuple[str, ...]:
     """Return the sentences of a user's text without what was pasted: code, log lines, error reports."""
-    spoken = _PASTED_LINES.sub("", _FENCES.sub("\n", text))
+    spoken = _PASTED_LINES.sub("", FENCES.sub("\n", text))
     return tuple(one for one in sentences(spoken) if len(one) <= LONGEST_SENTENCE and not _PASTED_ERROR.match(one))
-
-
-def find_revoked(sentence: str, said: Iterable[Quote]) -> Quote | None:
-    """Return which earlier sentence of the user this one takes back: the one whose own words it repeats most, of equals
-    the newest; `None` if nothing is taken back, and for a question.
-
-    Words that only permit something must repeat more of it, above all if it does not state a rule.
-    """
-    lifts = _LIFTS.search(sentence) is not None
-    allows = _ALLOWS.search(sentence) or (_MAY.search(sentence) and not _RESTRICTS.search(sentence))
-    if not (lifts or allows) or _QUESTION.search(sentence) or (not lifts and FORBIDS.search(sentence)):
-        return None
-    best, highest, own = None, 0.0, _terms(sentence)
-    for quote in said:
-        terms = _terms(quote.text)
-        shared = len(terms & own)
-        is_rule = lifts or _MARKS.search(quote.text) is not None
-        least = LEAST_LIFTED if lifts else LEAST_ALLOWED if is_rule else LEAST_CHANGED
-        share = shared / max(1, len(terms)) if is_rule or shared > 1 else 0.0
-        if share >= max(least, highest) and quote.text != sentence:
-            best, highest = quote, share
-    return best
-
-
-def _terms(text: str) -> set[str]:
-    """Return the words of a text without their endings, pairs of characters where there are no spaces between words."""
-    terms: set[str] = set()
-    for word in _TERMS.findall(text.lower()):
-        if "가" <= word[0] <= "힣":
-            terms.add(word[:2])
-        elif "぀" <= word[0] <= "鿿":
-            pairs = (word[at : at + 2] for at in range(len(word) - 1))
-            terms.update(pair for pair in pairs if max(pair) > "ん")
-        elif word not in _GENERAL_TERMS:
-            terms.add(word[:5])
-    return terms
 
 
 def states_rule(sentence: str) -> bool:
@@ -484,6 +448,18 @@ def states_rule(sentence: str) -> bool:
     if _SEEKS_ASSENT.search(sentence):
         return _BIDS.match(sentence) is not None
     return not (_QUESTION.search(sentence) and _ASKS_BACK.match(sentence))
+
+
+@remember(MOST_REMEMBERED)
+def forbids(rule: str) -> bool:
+    """Return whether a rule forbids something."""
+    return _FORBIDS.search(rule) is not None
+
+
+@remember(MOST_REMEMBERED)
+def is_for_one_turn(rule: str) -> bool:
+    """Return whether a rule is an order that ends with the turn it was given in."""
+    return _ONE_TURN.search(rule) is not None
 
 
 # State: what messages of the head set, and what is still in force behind a fold.

@@ -22,12 +22,14 @@ from infold.core.entries import (
     Clipping,
     Entry,
     Handle,
+    KeptStep,
     MessageEntry,
     Pin,
     Pruning,
     Rejection,
     Restoration,
     Title,
+    messages_of,
     split_handle,
 )
 from infold.core.ledger import beside_summary, carry_state
@@ -68,7 +70,7 @@ from infold.core.tokens import (
     Size,
     measure,
     measure_message,
-    size_of,
+    size_of_all,
     token_ruler,
     total_size,
 )
@@ -95,6 +97,7 @@ class MessageIndex:
         self.prunable: list[int] = []
         self.summaries: list[int] = []
         self.media: list[int] = []
+        self.linked: list[int] = []
         self.own: list[int] = []
         self.links: dict[str, int] = {}
         self.version = 0
@@ -120,6 +123,8 @@ class MessageIndex:
             self.own.append(index)
         if logged.has_media:
             self.media.append(index)
+        if logged.late or logged.links:
+            self.linked.append(index)
         if logged.is_boundary:  # the provider ignores what is before it, so a cut is after it
             self._forbid_cuts(range(index + 1))
         self._link(logged, index)
@@ -308,20 +313,28 @@ def fold_head(log: "Log", checkpoint: Checkpoint) -> "Log":
         version=message_index.version,
     )
     thinking_from = checkpoint.thinking_from if folded.native else log.next_sequence
-    return recompute_sums(_with_checkpoint_size(replace(folded, thinking_from=thinking_from)))
+    return recompute_sums(_with_checkpoint_size(replace(folded, thinking_from=thinking_from), before=log))
 
 
-def _with_checkpoint_size(log: "Log") -> "Log":
-    """Return the log with the size of its checkpoint as the view shows it."""
+def _with_checkpoint_size(log: "Log", before: "Log") -> "Log":
+    """Return the log with the size of its checkpoint as the view shows it; steps that stay have the sizes of before."""
     if log.checkpoint is None:
         return log
-    measured = measure(log.checkpoint_text, log.rendering.estimate)
-    measured += sum(sum(measure_message(message, log.rendering.estimate)) for message in log.state)
-    size = size_of_text(log.checkpoint_text, log.rendering).plus(size_of_state(log.state, log.rendering))
+    rule, steps, state = log.rendering.estimate, log.steps, log.state
+    sized = {id(step): size for step, size in zip(before.steps, before.step_sizes, strict=True)}
+    sizes = tuple(sized.get(id(step)) or size_of_state(step.messages, log.rendering) for step in steps)
+    carried = total_size((*sizes, size_of_state(state, log.rendering)))
+    messages = (*state, *(message for step in steps for message in step.messages))
+    if token_ruler(rule) == rule:
+        measured = carried.measure - MESSAGE_OVERHEAD_TOKENS * len(messages)
+    else:
+        measured = sum(sum(measure_message(message, rule)) for message in messages)
+    measured += measure(log.checkpoint_text, rule)
+    size = size_of_text(log.checkpoint_text, log.rendering).plus(carried)
     if log.native:
         tokens = log.checkpoint.native_tokens
         measured, size = measured + tokens, size.plus(Size(prose=tokens))
-    return replace(log, checkpoint_measured=measured, checkpoint_size=size)
+    return replace(log, checkpoint_measured=measured, checkpoint_size=size, step_sizes=sizes, kept=messages_of(steps))
 
 
 def size_of_text(text: str, rendering: Rendering) -> Size:
@@ -332,10 +345,9 @@ def size_of_text(text: str, rendering: Rendering) -> Size:
     return Size(prose=said + MESSAGE_OVERHEAD_TOKENS, loose=MESSAGE_OVERHEAD_TOKENS)
 
 
-def size_of_state(state: Iterable[Message], rendering: Rendering) -> Size:
+def size_of_state(state: Sequence[Message], rendering: Rendering) -> Size:
     """Return the size in the view of the messages that a checkpoint carries on."""
-    ruler = token_ruler(rendering.estimate)
-    return total_size(size_of(message, measure_message(message, ruler)) for message in state)
+    return size_of_all(state, token_ruler(rendering.estimate)) if state else NO_SIZE
 
 
 def _kept_by(log: "Log", checkpoint: Checkpoint) -> list[LoggedMessage]:
@@ -417,10 +429,11 @@ def reject(log: "Log", entry: Rejection) -> "Log":
     if entry.native:
         limits, now = replace(log.limits, refuses_native=True), log.next_sequence
         shown = replace(skip_entry(log), limits=limits, thinking_from=now, altered_at=now)
-        return recompute_sums(_with_checkpoint_size(shown))
+        return recompute_sums(_with_checkpoint_size(shown, before=log))
     if entry.bound_thinking:
         limits, now = replace(log.limits, binds_thinking=True), log.next_sequence
-        return recompute_sums(replace(skip_entry(log), limits=limits, thinking_from=now, altered_at=now))
+        shown = replace(skip_entry(log), limits=limits, thinking_from=now, altered_at=now)
+        return recompute_sums(_with_checkpoint_size(shown, before=log))
     if entry.over_bytes is not None:
         limits = log.limits.after_bytes(entry.over_bytes)
     else:
@@ -431,7 +444,7 @@ def reject(log: "Log", entry: Rejection) -> "Log":
             reports=log.calibration.reports,
             believed_tokens=entry.believed_tokens,
         )
-    return replace(skip_entry(log), limits=limits, is_rejected=True)
+    return replace(skip_entry(log), limits=limits, is_rejected=not entry.for_output)
 
 
 def amend(log: "Log", first: int) -> "Log":
@@ -485,6 +498,7 @@ def _thinking_from(log: "Log", changed: Iterable[int], *, untouched: bool) -> in
 class Log(Struct, frozen=True, eq=False):
     """One session from its newest checkpoint on.
 
+    `step_sizes` are those of `steps`, `kept` is their messages as they are sent.
     `measured` and `size` cover the live messages as the view shows them. `freed` maps each pruning in force to its
     gross tokens; `altered_at` is the number of the newest entry that hid or showed anything. `pending` is a requested
     compaction that was not carried out yet. `attempts` counts checkpoints since a person last spoke. `calls` counts
@@ -504,6 +518,8 @@ class Log(Struct, frozen=True, eq=False):
     checkpoint_sequence: int = -1
     checkpoint_measured: int = 0
     checkpoint_size: Size = NO_SIZE
+    step_sizes: tuple[Size, ...] = ()
+    kept: tuple[Message, ...] = ()
     measured: int = 0
     size: Size = NO_SIZE
     altered: Mapping[int, ShownMessage] = {}
@@ -554,6 +570,17 @@ class Log(Struct, frozen=True, eq=False):
             return state
         kept = takewhile(lambda logged: logged.sequence < self.checkpoint_sequence, self.live)
         return beside_summary(state, self.native, [(logged.sequence, logged.message) for logged in kept])
+
+    @property
+    def steps(self) -> tuple[KeptStep, ...]:
+        """The old steps that the view shows behind the checkpoint's text; none behind the provider's own summary.
+
+        What they thought is shown unless it is bound: its surroundings are gone.
+        """
+        if self.checkpoint is None or self.native:
+            return ()
+        steps = self.checkpoint.steps
+        return tuple(map(_without_thinking, steps)) if self.binds_thinking else steps
 
     @property
     def reported(self) -> UsageBaseline | None:
@@ -631,6 +658,16 @@ class Log(Struct, frozen=True, eq=False):
         return index if index < self.length and items[index].sequence == sequence else None
 
     @property
+    def has_media(self) -> bool:
+        """Whether a live message has media."""
+        return bool(indices_within(self.message_index.media, self.length))
+
+    @property
+    def linked(self) -> list[LoggedMessage]:
+        """The live messages with late results, or with parts that name others."""
+        return [self.message_index.items[index] for index in indices_within(self.message_index.linked, self.length)]
+
+    @property
     def media_bytes(self) -> int:
         """The bytes of the media that the view shows."""
         indices = indices_within(self.message_index.media, self.length)
@@ -694,7 +731,8 @@ class Log(Struct, frozen=True, eq=False):
     @property
     def shown_thinking(self) -> int:
         """Return how many messages of the view hold sealed thinking."""
-        return sum(logged.has_thinking and not self.is_outdated(logged) for logged in self.live)
+        in_steps = sum(_without_thinking(step) is not step for step in self.steps)
+        return in_steps + sum(logged.has_thinking and not self.is_outdated(logged) for logged in self.live)
 
     def _measured(self, logged: LoggedMessage) -> int:
         altered = self.altered.get(logged.sequence)
@@ -707,6 +745,13 @@ class Log(Struct, frozen=True, eq=False):
     def writable_index(self) -> MessageIndex:
         """Return the storage if this log is the newest of its line, else a copy of its own part of it."""
         return self.message_index if self.version == self.message_index.version else MessageIndex(self.live)
+
+
+def _without_thinking(step: KeptStep) -> KeptStep:
+    """Return a kept step without sealed reasoning; the same object if it has none."""
+    reply, *results = step.messages
+    parts = tuple(part for part in reply.parts if not is_sealed_reasoning(part))
+    return step if len(parts) == len(reply.parts) else replace(step, messages=(replace(reply, parts=parts), *results))
 
 
 def _is_reasoning(part: Part) -> bool:

@@ -36,6 +36,8 @@ from infold.core.messages import (
     is_genuine_user,
     is_provider_summary,
     is_signed,
+    is_summary,
+    recall_name,
     results_of,
 )
 from infold.core.policy import Ruler
@@ -82,15 +84,21 @@ def _one_interrupted(ruler: Ruler) -> int:
     return size_of(answer, measure_message(answer, ruler)).measure
 
 
-_STUB = re.compile(r"\[(?:pruned|clipped): [\d,]+ characters")
+_STUB = re.compile(r"\[(?:pruned|clipped): [\d,]+ characters|\[pruned(?:, failed)?(?:; \w+ \d+\.\d+)?\]")
 
 
 _WHOLE_STUB = re.compile(r"\[pruned: [\d,]+ characters[^\]\n]{0,200}\]")
 """The stub of a result, as a caller brings it back that stores what it was given."""
 
+_KEPT_STUB = re.compile(r"\[pruned(?:, failed)?(?:; \w+ \d+\.\d+)?\](?:\n\[attached: [^\n]*\])*")
+"""The stub of a kept step's result, with the lines of its media."""
+
 
 LONGEST_KEPT_VALUE = 400
 """Characters of an argument's value that pruning leaves alone: names, paths and flags are shorter, contents longer."""
+
+
+_JSON_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"(?P<key>\s*+:)?')
 
 
 class Rendering(Struct, frozen=True):
@@ -98,12 +106,13 @@ class Rendering(Struct, frozen=True):
 
     `stub` is a preset's own text; if it is empty, the stub names what was there. `recall`: whether handles are named.
     `least`: the smallest share of a size that a provider's count can be. `binds_thinking`: the model accepts its
-    thinking only after the messages it was created after. `shows_native`: the provider is sent its own summaries.
+    thinking only after the messages it was created after. `shows_native`: the provider is sent its own summaries. `recall` may
+    be the name of the tool that takes handles, if that is not `recall`.
     """
 
     estimate: Ruler = "features"
     stub: str = ""
-    recall: bool = False
+    recall: bool | str = False
     least: Calibration = LEAST_ESTIMATED
     binds_thinking: bool = False
     shows_native: bool = False
@@ -113,11 +122,17 @@ def is_prunable(part: Part) -> bool:
     """Return whether pruning may hide this part: a completed result, or an unsealed call with a large value."""
     match part:
         case ToolResultPart():
-            return part.status == "completed" and not _WHOLE_STUB.fullmatch(part.output)
+            is_stub = _WHOLE_STUB.fullmatch(part.output) or is_kept_stub(part.output)
+            return part.status == "completed" and not is_stub
         case ToolCallPart():
             return len(part.arguments) > LONGEST_KEPT_VALUE and not part.provider_data
         case _:
             return False
+
+
+def is_kept_stub(output: str) -> bool:
+    """Return whether a result is the stub that a kept step has in its place; it says nothing of what the call came to."""
+    return output.startswith("[pruned") and _KEPT_STUB.fullmatch(output) is not None
 
 
 def prune_part(part: Part, handle: Handle, rendering: Rendering, excerpt: str = "") -> Part:
@@ -129,7 +144,7 @@ def prune_part(part: Part, handle: Handle, rendering: Rendering, excerpt: str = 
         case ToolResultPart():
             return replace(part, output=_result_stub(part, handle, rendering, excerpt), files=())
         case ToolCallPart():
-            return replace(part, arguments=_prune_arguments(part.arguments, handle, rendering))
+            return shorten_arguments(part, handle, rendering, LONGEST_KEPT_VALUE)
         case _:
             return part
 
@@ -174,23 +189,20 @@ def _result_stub(part: ToolResultPart, handle: Handle, rendering: Rendering, exc
     return "\n".join((f"[pruned: {what}{_hint(handle, rendering)}]", *((excerpt,) if excerpt else ())))
 
 
-def _prune_arguments(arguments: str, handle: Handle, rendering: Rendering) -> str:
-    value = decode_arguments(arguments)
-    if not isinstance(value, dict):
-        return arguments
-    return msgspec.json.encode(_prune_value(value, handle, rendering)).decode()
+def shorten_arguments(call: ToolCallPart, handle: Handle, rendering: Rendering, longest: int) -> ToolCallPart:
+    """Return a call with stubs in place of the values that have more than so many characters; all else stays as it was
+    written, since a model continues in the style that it sees."""
+    if not isinstance(decode_arguments(call.arguments), dict):
+        return call
 
+    def shortened(found: re.Match[str]) -> str:
+        if found["key"] or len(found[0]) <= longest:
+            return found[0]
+        length = len(msgspec.json.decode(found[0].encode("utf-8", "replace")))
+        stub = rendering.stub or f"[pruned: {length:,} characters{_hint(handle, rendering)}]"
+        return msgspec.json.encode(stub).decode() if length > longest else found[0]
 
-def _prune_value(value: object, handle: Handle, rendering: Rendering) -> object:
-    match value:
-        case str() if len(value) > LONGEST_KEPT_VALUE:
-            return rendering.stub or f"[pruned: {len(value):,} characters{_hint(handle, rendering)}]"
-        case dict():
-            return {key: _prune_value(inner, handle, rendering) for key, inner in value.items()}
-        case list():
-            return [_prune_value(inner, handle, rendering) for inner in value]
-        case _:
-            return value
+    return replace(call, arguments=_JSON_STRING.sub(shortened, call.arguments))
 
 
 def _clip_text(text: str, clip: Clip, rendering: Rendering) -> str:
@@ -206,7 +218,7 @@ def _file_note(part: FilePart, handle: Handle, rendering: Rendering) -> str:
 
 
 def _hint(handle: Handle, rendering: Rendering) -> str:
-    return f"; recall {handle}" if rendering.recall else ""
+    return f"; {recall_name(rendering.recall)} {handle}" if rendering.recall else ""
 
 
 class StepState(Struct, frozen=True):
@@ -216,13 +228,13 @@ class StepState(Struct, frozen=True):
     sealed: bool = False
 
 
-class LoggedMessage(Struct, frozen=True):
+class LoggedMessage(Struct, frozen=True, gc=False):
     """A message, the number of its entry, its measures, and what may be done with it.
 
     `cuttable`: it may be the first kept message. `prunable`: positions that pruning may hide, last first. `late`:
     positions of results that came after their step had closed; the view shows them as text. `beside`: the part of its
-    size that a view adds, such as answers to its unanswered calls. `is_sent`: a view shows it. `is_blank`: it has no
-    content for a model, which some providers refuse. `links`: ids that its opaque parts share with their partners.
+    size that a view adds, such as answers to its unanswered calls. `is_sent`: a view shows it. `is_blank`: it is a
+    reply without content, which some providers refuse. `links`: ids that its opaque parts share with their partners.
     `is_users`: it begins a user turn. `is_persons`: a person wrote it. `is_business`: it is about compaction, not work.
     `is_summary`: it replaces earlier messages. `is_own`: infold made it, so that it is missing from the caller's list.
     `has_thinking`: it holds sealed reasoning. `has_state`: folds may carry a part of it on. `is_boundary`: it holds a
@@ -254,6 +266,14 @@ class LoggedMessage(Struct, frozen=True):
     is_boundary: bool = False
 
 
+BETWEEN_TURNS = (ToolMessage, SystemMessage)
+"""Messages that do not begin a turn; a tuple, because a union would be made again at each message."""
+
+_MEDIA_PARTS = frozenset((FilePart, ToolResultPart))
+
+_SENT_PARTS = (ReasoningPart, ToolCallPart, ToolResultPart, FilePart)
+
+
 class LoggedStep(Struct, frozen=True):
     """A logged message and the state of the step after it."""
 
@@ -265,21 +285,19 @@ def measure_for_log(
     message: Message, sequence: int, run: StepState, is_unanswered: Callable[[str], bool], rule: Ruler
 ) -> LoggedStep:
     """Measure a message and match it with earlier calls; raise `OrphanResult` for a result whose call is not open."""
-    calls, results = calls_of(message), results_of(message)
+    kinds = set(map(type, message.parts))  # most messages have one or two, and most of what follows is about another
+    calls = calls_of(message) if ToolCallPart in kinds else ()
+    results = results_of(message) if ToolResultPart in kinds else ()
     _check_pairs(message, calls, results, is_unanswered)
     measures = measure_message(message, rule)
     in_tokens = token_ruler(rule)
     tokens = measures if in_tokens == rule else measure_message(message, in_tokens)
     signed, sets_state = is_signed(message), has_state(message)
-    settings = message.settings if isinstance(message, SystemMessage) else ""
     bound = run.sealed and not signed and isinstance(message, AssistantMessage)
-    late = tuple(
-        position
-        for position, part in enumerate(message.parts)
-        if isinstance(part, ToolResultPart) and part.call_id not in run.step
-    )
+    late = _late_positions(message, run) if results else ()
     business = is_compaction_request(message) or (isinstance(message, AssistantMessage) and message.summary)
-    closes = not (results or business or isinstance(message, SystemMessage | ToolMessage))
+    is_between = isinstance(message, BETWEEN_TURNS)
+    closes = not (results or business or is_between)
     left_open = sum(map(is_unanswered, run.step)) if closes else 0
     added_size = _added_size(message, late, left_open, rule) if late or left_open else NO_SIZE
     logged = LoggedMessage(
@@ -293,21 +311,35 @@ def measure_for_log(
         results=results,
         late=late,
         prunable=_prunable_positions(message, sealed=signed or bound, late=late) if calls or results else (),
-        cuttable=not (results or bound or business or isinstance(message, ToolMessage | SystemMessage)),
+        cuttable=not (results or bound or business or is_between),
         is_sent=not business and (not message.parts or any(map(_is_sendable, message.parts))),
-        is_blank=not any(map(_has_content, message.parts)) and not settings,
-        links=tuple(link for part in message.parts if isinstance(part, TextPart) for link in part.links),
+        is_blank=isinstance(message, AssistantMessage) and not any(map(_has_content, message.parts)),
+        links=_links(message) if TextPart in kinds else (),
         is_users=isinstance(message, UserMessage),
         is_persons=is_genuine_user(message),
         is_business=business,
-        is_summary=isinstance(message, AssistantMessage) and (message.summary or message.foreign_summary),
-        has_media=media_bytes(message) > 0,
+        is_summary=is_summary(message),
+        has_media=not kinds.isdisjoint(_MEDIA_PARTS) and media_bytes(message) > 0,
         is_own=not is_from_caller(message),
         has_thinking=signed and any(map(is_sealed_reasoning, message.parts)),
         has_state=sets_state,
         is_boundary=sets_state and any(map(is_provider_summary, message.parts)),
     )
     return LoggedStep(logged, _state_after(logged, StepState(run.step, run.sealed or signed)))
+
+
+def _late_positions(message: Message, run: StepState) -> tuple[int, ...]:
+    """Return the positions of the results whose call is not one of the step in progress."""
+    return tuple(
+        position
+        for position, part in enumerate(message.parts)
+        if isinstance(part, ToolResultPart) and part.call_id not in run.step
+    )
+
+
+def _links(message: Message) -> tuple[str, ...]:
+    """Return the ids that opaque parts of a message share with their partners."""
+    return tuple(link for part in message.parts if isinstance(part, TextPart) for link in part.links)
 
 
 def _added_size(message: Message, late: tuple[int, ...], left_open: int, rule: Ruler) -> Size:
@@ -396,7 +428,7 @@ def _is_sendable(part: Part) -> bool:
     """Return whether a part is of a kind that requests hold, with or without content."""
     if isinstance(part, TextPart):
         return not part.ignored
-    return isinstance(part, ReasoningPart | ToolCallPart | ToolResultPart | FilePart)
+    return isinstance(part, _SENT_PARTS)
 
 
 def _has_content(part: Part) -> bool:

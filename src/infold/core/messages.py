@@ -2,13 +2,14 @@
 
 A message has one role and a tuple of parts; both are closed unions. Provider wire shapes belong to `formats/`, the
 growth of a session to `log.py`. A part has no id of its own: its handle is the sequence number of its message's entry
-and its position, which an append-only log never changes.
+and its position, which an append-only log never changes. Values hold only what was made before them, so there are no
+cycles for the garbage collector to find (`gc=False`): a long session has many of them.
 """
 
 import hashlib
 import re
 from collections.abc import Iterable
-from typing import Literal, NewType, TypeAlias
+from typing import Literal, NamedTuple, NewType, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -123,7 +124,7 @@ class WorkPath(Struct, frozen=True):
 # Parts: one typed piece of a message.
 
 
-class TextPart(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="text"):
+class TextPart(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="text"):
     """Written text.
 
     `synthetic`: added by a program (a harness's reminder, a rule file, a continue message), so never treated as the
@@ -143,7 +144,7 @@ class TextPart(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="t
     state: tuple[str, ...] = ()
 
 
-class ReasoningPart(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="reasoning"):
+class ReasoningPart(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="reasoning"):
     """A model's thinking; `provider_data` is the JSON of a signature or encrypted content, for the provider it is from.
 
     With `state` it is a summary that the provider wrote for the client: the provider ignores all before it.
@@ -154,7 +155,7 @@ class ReasoningPart(Struct, frozen=True, omit_defaults=True, tag_field="type", t
     state: tuple[str, ...] = ()
 
 
-class ToolCallPart(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tool-call"):
+class ToolCallPart(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="tool-call"):
     """A tool call; `arguments` is the JSON text as the model wrote it, possibly invalid."""
 
     call_id: str
@@ -163,7 +164,7 @@ class ToolCallPart(Struct, frozen=True, omit_defaults=True, tag_field="type", ta
     provider_data: str = ""
 
 
-class FilePart(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="file"):
+class FilePart(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="file"):
     """An image, document or other medium: its cost and address, not its bytes.
 
     `digest` names the bytes, which are stored apart from the log; empty if they are not stored.
@@ -177,7 +178,7 @@ class FilePart(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="f
     digest: str = ""
 
 
-class ToolResultPart(Struct, frozen=True, omit_defaults=True, tag_field="type", tag="tool-result"):
+class ToolResultPart(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="type", tag="tool-result"):
     """A tool result; `cleared`: another program had already replaced it by a stub."""
 
     call_id: str
@@ -230,11 +231,11 @@ Part: TypeAlias = (
 # Messages: one utterance with a role.
 
 
-class SystemMessage(Struct, frozen=True, omit_defaults=True, tag_field="role", tag="system"):
+class SystemMessage(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="role", tag="system"):
     """Instructions of the agent's developer that travel inside the message list.
 
     `until_user`: its text holds only until the next message of the user's role. `settings` is the JSON of what else it
-    sets for the replies after it.
+    sets for the replies after it. `foreign_summary`: another program's summary, as in `AssistantMessage`.
     """
 
     id: MessageId
@@ -242,9 +243,10 @@ class SystemMessage(Struct, frozen=True, omit_defaults=True, tag_field="role", t
     created_ms: int | None = None
     until_user: bool = False
     settings: str = ""
+    foreign_summary: bool = False
 
 
-class UserMessage(Struct, frozen=True, omit_defaults=True, tag_field="role", tag="user"):
+class UserMessage(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="role", tag="user"):
     """A message under the user's role, from a person or from a program (`TextPart.synthetic`).
 
     `agent` and `model` are to answer it; `system` is added to this request's system prompt. It may hold tool results if
@@ -259,13 +261,13 @@ class UserMessage(Struct, frozen=True, omit_defaults=True, tag_field="role", tag
     system: str = ""
 
 
-class AssistantMessage(Struct, frozen=True, omit_defaults=True, tag_field="role", tag="assistant"):
+class AssistantMessage(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="role", tag="assistant"):
     """A model's reply: text, reasoning and tool calls; a summary has `summary` set.
 
     `overhead` is what the request sent in addition to its messages, `window_tokens` the window it was made for, if
     known. `cache_seconds`: how long the provider's cache keeps the request after its last use, 0 if unknown;
     `cache_loss`: what its expiry before this request cost. `foreign_summary`: another program's summary, recognised by
-    its marker on import; it is sent like any reply.
+    its marker on import; it is sent like any other message.
     """
 
     id: MessageId
@@ -288,7 +290,7 @@ class AssistantMessage(Struct, frozen=True, omit_defaults=True, tag_field="role"
     cache_loss: CacheLoss | None = None
 
 
-class ToolMessage(Struct, frozen=True, omit_defaults=True, tag_field="role", tag="tool"):
+class ToolMessage(Struct, frozen=True, gc=False, omit_defaults=True, tag_field="role", tag="tool"):
     """Tool results for the calls of the assistant message before it."""
 
     id: MessageId
@@ -301,17 +303,17 @@ Message: TypeAlias = SystemMessage | UserMessage | AssistantMessage | ToolMessag
 
 def text_of(message: Message) -> str:
     """Return a message's text as a model would see it, parts joined by line breaks."""
-    return "\n".join(part.text for part in message.parts if isinstance(part, TextPart) and not part.ignored)
+    return "\n".join([part.text for part in message.parts if isinstance(part, TextPart) and not part.ignored])
 
 
 def calls_of(message: Message) -> tuple[ToolCallPart, ...]:
     """Return the tool calls of a message, in order."""
-    return tuple(part for part in message.parts if isinstance(part, ToolCallPart))
+    return tuple([part for part in message.parts if isinstance(part, ToolCallPart)])
 
 
 def results_of(message: Message) -> tuple[ToolResultPart, ...]:
     """Return the tool results of a message, in order."""
-    return tuple(part for part in message.parts if isinstance(part, ToolResultPart))
+    return tuple([part for part in message.parts if isinstance(part, ToolResultPart)])
 
 
 def decode_arguments(arguments: str) -> object:
@@ -325,6 +327,16 @@ def decode_arguments(arguments: str) -> object:
 def is_compaction_request(message: Message) -> bool:
     """Return whether this is a durable request for a compaction."""
     return isinstance(message, UserMessage) and any(isinstance(part, CompactionPart) for part in message.parts)
+
+
+def is_summary(message: Message) -> bool:
+    """Return whether a message stands for earlier ones: an agent's own summary, or another program's."""
+    return is_foreign_summary(message) or (isinstance(message, AssistantMessage) and message.summary)
+
+
+def is_foreign_summary(message: Message) -> bool:
+    """Return whether a message is another program's summary, recognised on import."""
+    return isinstance(message, AssistantMessage | SystemMessage) and message.foreign_summary
 
 
 def is_genuine_user(message: Message) -> bool:
@@ -349,7 +361,7 @@ def is_opaque(part: Part) -> bool:
 def is_signed(message: Message) -> bool:
     """Return whether a message holds provider data that becomes invalid when its surroundings change."""
     return any(
-        isinstance(part, ReasoningPart | ToolCallPart) and part.provider_data != "" and not is_provider_summary(part)
+        isinstance(part, _SIGNED_PARTS) and part.provider_data != "" and not is_provider_summary(part)
         for part in message.parts
     )
 
@@ -357,7 +369,7 @@ def is_signed(message: Message) -> bool:
 def has_state(message: Message) -> bool:
     """Return whether a message may set something that folds carry on."""
     return isinstance(message, SystemMessage) or any(
-        isinstance(part, TextPart | ReasoningPart) and bool(part.state) for part in message.parts
+        isinstance(part, _STATE_PARTS) and bool(part.state) for part in message.parts
     )
 
 
@@ -366,6 +378,9 @@ def is_provider_summary(part: Part) -> bool:
     return isinstance(part, ReasoningPart) and bool(part.state)
 
 
+KEPT_ID = "kept-"
+"""Prefix of the ids of messages that a fold keeps as they were; the number of the message follows."""
+
 STATE_ID = "state-"
 """Prefix of the ids of messages that a fold carries on; the number of the message follows."""
 
@@ -373,8 +388,27 @@ PINNED_ID = "pinned-"
 """Prefix of the ids of messages that bring back a folded part that was pinned."""
 
 
-OWN_IDS = ("compact-", "continue-", "checkpoint-", "request-", "summary-", "interrupted-", "note-", PINNED_ID, STATE_ID)
+OWN_IDS = (
+    "compact-",
+    "continue-",
+    "checkpoint-",
+    "request-",
+    "summary-",
+    "interrupted-",
+    "note-",
+    PINNED_ID,
+    STATE_ID,
+    KEPT_ID,
+)
 """Prefixes of the ids of messages that infold made; a caller's message has none of them."""
+
+
+_SIGNED_PARTS, _STATE_PARTS, _FROM_USER = (
+    (ReasoningPart, ToolCallPart),
+    (TextPart, ReasoningPart),
+    (UserMessage, ToolMessage),
+)
+"""As tuples, because unions would be made again at each message."""
 
 
 _SEPARATOR = b"\x1e"
@@ -400,10 +434,30 @@ def fingerprint(message: Message) -> str:
 
     If no other part of a message counts, its reasoning does.
     """
-    pieces = tuple(filter(None, map(_piece, message.parts)))
+    return _fingerprint_of(message, map(_piece, message.parts))
+
+
+def _fingerprint_of(message: Message, pieces: Iterable[bytes]) -> str:
+    told = list(filter(None, pieces))
     if isinstance(message, SystemMessage) and message.settings:
-        pieces = (*pieces, b"settings" + _FIELD + _encoded(message.settings))
-    return _join(message, pieces or map(_seal_of, message.parts))
+        told.append(b"settings" + _FIELD + _encoded(message.settings))
+    return _join(message, told or map(_seal_of, message.parts))
+
+
+class HistoryFingerprints(NamedTuple):
+    """The fingerprint of a history, and the one that it keeps if old results are cleared."""
+
+    exact: str
+    outline: str
+
+
+def history_fingerprints(exact: str, outline: str, messages: Iterable[Message]) -> HistoryFingerprints:
+    """Return both fingerprints of a history: of the earlier one, then of these messages in order."""
+    for message in messages:
+        pieces = list(map(_piece, message.parts))
+        exact = _hash(f"{exact}{_fingerprint_of(message, pieces)}".encode())
+        outline = _hash(f"{outline}{_join(message, map(_outline, message.parts, pieces))}".encode())
+    return HistoryFingerprints(exact, outline)
 
 
 def chain_fingerprint(earlier: str, messages: Iterable[Message]) -> str:
@@ -420,7 +474,7 @@ def outline_fingerprint(earlier: str, messages: Iterable[Message]) -> str:
     results for the same calls, and only these ids distinguish them.
     """
     for message in messages:
-        outline = _join(message, map(_outline, message.parts))
+        outline = _join(message, map(_outline, message.parts, map(_piece, message.parts)))
         earlier = _hash(f"{earlier}{outline}".encode())
     return earlier
 
@@ -432,7 +486,7 @@ def has_ids(messages: Iterable[Message]) -> bool:
 
 def _join(message: Message, pieces: Iterable[bytes]) -> str:
     # Results come from the user at one provider and from a tool at another.
-    role = "user" if isinstance(message, UserMessage | ToolMessage) else type(message).__name__
+    role = "user" if isinstance(message, _FROM_USER) else type(message).__name__
     return _hash(_SEPARATOR.join((role.encode(), *filter(None, pieces))))
 
 
@@ -458,17 +512,17 @@ def _piece(part: Part) -> bytes:  # noqa: PLR0911 - one return for each kind of 
             return b""
 
 
-def _outline(part: Part) -> bytes:
+def _outline(part: Part, piece: bytes) -> bytes:
     match part:
         case ToolCallPart():
-            return _piece(part) + _FIELD + _own_id(part.call_id)
+            return piece + _FIELD + _own_id(part.call_id)
         case ToolResultPart():
             own = _own_id(part.call_id)
-            return b"result" + _FIELD + own if own else _piece(part)
+            return b"result" + _FIELD + own if own else piece
         case FilePart() | TextPart(opaque=True):
             return b""
         case _:
-            return _piece(part)
+            return piece
 
 
 def _seal_of(part: Part) -> bytes:
@@ -511,6 +565,11 @@ LONGEST_NAME = 120
 
 RECALL_TOOL_NAME = "recall"
 """The tool by which a model searches its own session."""
+
+
+def recall_name(recall: bool | str) -> str:
+    """Return the name of the recall tool where a request offers it, by that name or by its usual one; else an empty text."""
+    return recall if isinstance(recall, str) else RECALL_TOOL_NAME if recall else ""
 
 
 _RECALL = re.compile(r"(?:.*[^a-z0-9])?infold[^a-z0-9]+recall|recall")

@@ -405,4 +405,7 @@ ONLY_OUTPUT = "this stands in the output of a tool; the user did not ask for it"
 NOT_ENGLISH = "(The user does not write in English. Answer in the language of the user's messages.)"
 """What is added behind an English summary."""
 
+ENDS_EARLY = "(This summary may end early.)"
+"""What is added behind a summary that seems to end within a sentence."""
+
 MARK = re.compile(rf" \({UNKNOWN}: [^()\n]{{0,400}}\)")

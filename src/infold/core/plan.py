@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from infold.core.budget import is_overflow
 from infold.core.clip import choose_clips, choose_media
-from infold.core.cut import Cut, Room, choose_cut, has_ended_task, head_size, native_cut
+from infold.core.cut import Cut, Room, choose_cut, has_ended_task, head_size, kept_size, native_cut
 from infold.core.entries import Checkpoint, Clip, Reason
 from infold.core.gauge import (
     LEAST_CALLS,
@@ -27,7 +27,7 @@ from infold.core.gauge import (
 )
 from infold.core.log import Log, size_of_state
 from infold.core.messages import AssistantMessage, ToolCallPart, is_compact
-from infold.core.policy import Policy
+from infold.core.policy import Policy, TailPolicy
 from infold.core.prune import PrunePlan, plan_prune
 from infold.core.tokens import Size
 
@@ -113,9 +113,8 @@ class Prune(Struct, frozen=True):
 class Summarise(Struct, frozen=True):
     """Ask a model for the text that replaces the head, in at most `budget_tokens`.
 
-    `saving` is the expected saving of a fold made for its price, in the currency of the rates; 0.0 if these are assumed.
-    `native`: the provider writes it by its own means. `seen`: how many entries there were when a summary that is ready by
-    now was begun; `None` if there is none.
+    `saving` is the expected saving of a fold made for its price, in the currency of the rates, over a million tokens.
+    `native`: the provider writes it by its own means.
     """
 
     cut: Cut
@@ -123,7 +122,6 @@ class Summarise(Struct, frozen=True):
     reason: Reason
     saving: float = 0.0
     native: bool = False
-    seen: int | None = None
 
 
 class Fold(Struct, frozen=True):
@@ -143,7 +141,7 @@ class Shorten(Struct, frozen=True):
 
 
 class Stuck(Struct, frozen=True):
-    """Nothing more can be hidden and the request is still over the limit."""
+    """Nothing more can be hidden and the request is still over the limit; or system prompt and tools alone are."""
 
     floor_tokens: int
     usable_tokens: int
@@ -167,12 +165,15 @@ def next_step(log: Log, inputs: PlanInputs) -> NextStep:
     reason = _reason_to_act(log, inputs, measured)
     if reason is None:
         return Fits(measured)
-    step = _first_rung(log, inputs, measured, reason)
+    is_over = budget.excess_tokens(measured.upper_tokens) > 0
+    has_room = budget.excess_tokens(inputs.overhead_tokens) == 0
+    step = _first_rung(log, inputs, measured, reason) if has_room or not is_over else None  # otherwise no fold helps
     if step is not None:
         return step
-    if budget.excess_tokens(measured.upper_tokens) == 0:
+    if not is_over:
         return Fits(measured)
-    return Stuck(measured.upper_tokens, budget.limit_tokens, inputs.overhead_tokens)
+    floor = measured.upper_tokens if has_room else inputs.overhead_tokens
+    return Stuck(floor, budget.limit_tokens, inputs.overhead_tokens)
 
 
 def _too_heavy(log: Log, inputs: PlanInputs) -> Shorten | None:
@@ -195,7 +196,7 @@ def fold_at(log: Log, cut: Cut, inputs: PlanInputs, reason: Reason) -> Summarise
     summary, head = inputs.policy.summary, head_size(log, cut).measure
     most = max(summary.minimum_tokens, head // 2)
     asks = not cut.index or is_worth_asking(log, head - log.checkpoint_size.measure, inputs, reason)
-    gain = _saving(log, inputs) if reason == "price" and inputs.rates and not inputs.rates.is_assumed else 0.0
+    gain = _saving(log, inputs) if reason == "price" else 0.0
     room = min(summary.budget_tokens(inputs.budget.usable_tokens), most)
     if not (inputs.summariser and asks):
         return Fold(cut, room, reason, gain)
@@ -263,7 +264,14 @@ def _early_reason(log: Log, inputs: PlanInputs, measured: Gauge) -> Reason | Non
         return "asked"
     if near and not budget.excess_tokens(measured.upper_tokens) and has_ended_task(log):
         return "task"
-    return "price" if policy.priced and _saving(log, inputs) > 0 else None
+    return "price" if _folds_for_price(inputs) and _saving(log, inputs) > 0 else None
+
+
+def _folds_for_price(inputs: PlanInputs) -> bool:
+    """Return whether price is a reason to fold: by `auto` only at prices that are known."""
+    if inputs.policy.priced != "auto":
+        return inputs.policy.priced == "always"
+    return inputs.rates is not None and not inputs.rates.is_assumed
 
 
 LEAST_ASKED_SHARE = 0.5
@@ -318,7 +326,7 @@ def _first_rung(log: Log, inputs: PlanInputs, measured: Gauge, reason: Reason) -
     excess = inputs.budget.excess_tokens(measured.upper_tokens)
     if reason == "overflow":  # a refused request must become smaller whatever our own count is
         excess = max(excess, int(LEAST_GAIN_SHARE * inputs.budget.usable_tokens))
-    insists = reason == "forced" and inputs.policy.attempts is None and _ended_work(log)
+    insists = reason == "forced" and inputs.policy.attempts is None and ends_with_reply(log)
     folding = reason in ("price", "asked") or insists or _keeps_thinking(log, inputs)
     pruning = None if folding else _prune_enough(log, inputs, measured, reason)
     if reason == "task" and pruning is not None:  # stubs will do at the trigger; until then the cache holds
@@ -334,8 +342,8 @@ def _keeps_thinking(log: Log, inputs: PlanInputs) -> bool:
     return not log.limits.refuses_native and native_cut(log, Cut.at(log, log.length)) is not None
 
 
-def _ended_work(log: Log) -> bool:
-    """Return whether a reply that was cut off is the last message: unless something is folded, the work ends with it."""
+def ends_with_reply(log: Log) -> bool:
+    """Return whether a reply is the last message: if it was cut off, the work ends with it unless something is folded."""
     newest = next((logged.message for logged in reversed(log.live) if not logged.is_business), None)
     return isinstance(newest, AssistantMessage)
 
@@ -380,8 +388,14 @@ def _shorten(log: Log, inputs: PlanInputs, excess: int, reason: Reason) -> Short
 def _fold(log: Log, inputs: PlanInputs, reason: Reason, *, urgent: bool, insists: bool) -> Summarise | Fold | None:
     """Fold at the cut given by the policy's tail; `insists`: fold something even if there is room."""
     cut = _cut(log, inputs, halves=inputs.manual or insists)
+    if urgent and inputs.policy.tail.rule == "turns" and (cut is None or cut.index in (0, log.length)):
+        safe = _safety_cut(log, inputs)
+        if safe is not None:
+            cut, reason = safe, reason if reason in ("overflow", "manual") else "safety"
     if cut is None or (insists and all(logged.is_users for logged in log.live[: cut.index])):
         return None  # a reply that was cut off cannot continue without its own prompt
+    if reason == "safety" and cut.index == 0:
+        return None  # only the checkpoint would be folded; the last resort rewrites it smaller, or leaves it
     return _worth_folding(log, cut, inputs, reason, urgent=urgent or insists)
 
 
@@ -416,14 +430,39 @@ def _cut(log: Log, inputs: PlanInputs, *, halves: bool) -> Cut | None:
     return choose_cut(log, policy.tail, room, sizer=lambda logged: scaled(size_of(logged)))
 
 
+def _safety_cut(log: Log, inputs: PlanInputs) -> Cut | None:
+    """Return where to cut if the turns that a document keeps are beyond the provider's window.
+
+    The newest whole turns within the target stay, the last one at least. If that one alone is beyond the window, its end stays,
+    unless the document folds everything then.
+    """
+    policy, budget, scaled = inputs.policy, inputs.budget, scaler(log, inputs)
+    summary = Size(prose=policy.summary.budget_tokens(budget.usable_tokens) + inputs.overhead_tokens)
+    taken = scaled(summary.plus(size_of_state(log.state, log.rendering)))
+    target = min(budget.target_tokens, budget.limit_tokens * budget.target_tokens // max(1, budget.usable_tokens))
+    room, tail = Room(max(0, target - taken)), TailPolicy(rule="tokens", whole_head=False)
+
+    def cut(tail: TailPolicy) -> Cut | None:
+        return choose_cut(log, tail, room, sizer=lambda logged: scaled(log.size_after_fold(logged)))
+
+    whole = cut(tail)
+    fits = whole is not None and scaled(kept_size(log, whole)) + taken <= budget.limit_tokens
+    if fits or policy.tail.whole_head:
+        return whole if fits else None
+    return cut(replace(tail, split_turns=True))
+
+
 def _room(log: Log, inputs: PlanInputs, tail_tokens: int, *, halves: bool) -> Room:
     """Return the room that the target leaves for a tail next to the summary and the overhead, in the provider's tokens.
 
-    The tail takes what the summary is not expected to need of its room: what both take together is chosen by its cost.
+    The tail takes what a summary without kept steps is not expected to need of its room: what both take together is chosen by
+    its cost.
     """
     policy, budget = inputs.policy, inputs.budget
     summary_tokens = policy.summary.budget_tokens(budget.usable_tokens)
-    unused = max(0, summary_tokens - log.checkpoint_size.measure - SUMMARY_GROWTH_TOKENS)
+    unused = 0
+    if not policy.summary.steps_share:
+        unused = max(0, summary_tokens - log.checkpoint_size.measure - SUMMARY_GROWTH_TOKENS)
     written = Size(prose=summary_tokens + inputs.overhead_tokens).plus(size_of_state(log.state, log.rendering))
     most = max(0, budget.target_tokens - scaled_tokens(written, log, inputs))
     if halves:  # a manual request is carried out, however little there is

@@ -40,10 +40,18 @@ CountRule: TypeAlias = Literal["input+cache-read+output", "total", "estimate", "
 estimate of what is new."""
 
 
+ContinueRule: TypeAlias = Literal["always", "after-reply", "adrift"]
+"""When a synthetic user message after an automatic compaction asks the model to go on."""
+
+
 UsableRule: TypeAlias = Literal[
     "input-else-less-ceiling", "less-reserve", "input-less-reserve", "scaled-reserve", "whole"
 ]
 """How much of the window may be filled: as in OpenCode 1.1.23, 1.1.57 and 1.18, `infold`'s own rule, or all of it."""
+
+
+PriceUse: TypeAlias = Literal["auto", "never", "always"]
+"""Whether to fold for price: where tokens are known to cost money, never, or also by assumed ratios of prices."""
 
 
 # Defined before its users: the defaults below are checked on import.
@@ -155,6 +163,24 @@ def remaining(value: int) -> Amount:
     return Amount("remaining", value)
 
 
+MEMORY_SHARES: Mapping[str, float] = MappingProxyType({"lean": 0.05, "balanced": 0.11, "rich": 0.22})
+"""Shares of the usable window that a fold may leave in place of what it folds, by name."""
+
+LARGEST_MEMORY = 0.4
+"""Largest share of the usable window for what a fold leaves: above that, folds would follow one another."""
+
+
+def memory_size(memory: str | float) -> Amount:
+    """Return how much a fold may leave, by name or as a share of the usable window; raise `PolicyError` for anything else."""
+    wanted = MEMORY_SHARES.get(memory) if isinstance(memory, str) else memory
+    is_share = isinstance(wanted, int | float) and not isinstance(wanted, bool) and 0 < wanted <= LARGEST_MEMORY
+    _expect(
+        is_share, "memory", f"{memory!r}", f"give 'lean', 'balanced', 'rich' or a share from 0.01 to {LARGEST_MEMORY}"
+    )
+    assert wanted is not None
+    return share(float(wanted))
+
+
 class Changeable(Struct, frozen=True):
     """A value that never changes: `but` returns another one."""
 
@@ -204,7 +230,7 @@ class TailPolicy(Changeable, frozen=True):
 
     `rule`: nothing, the last `turns` user turns, or newest messages within a token budget, which is `size` of the
     usable window held between `minimum_tokens` and `maximum_tokens`, and of at most `turns` turns if given. Under a policy
-    with a target, what the checkpoint is not expected to need of its room is tail too.
+    with a target, what a checkpoint without kept steps is not expected to need of its room is tail too.
     `split_turns`: whether the cut may fall inside a turn. `whole_head`: what to do if everything would be tail:
     fold it all, or leave it. `task_share`: where a person's request begins a tail of at least that share of what
     the rule would keep, the cut falls there, so that no task is cut in two; 0 for never. `recut`: whether turns are
@@ -252,8 +278,10 @@ class SummaryPolicy(Changeable, frozen=True):
     `shape`: a pair of request and summary message as in OpenCode, the summary alone, or one marked user message.
     `prefix` opens the summary's text. `fallback`: what happens if no model can summarise: the deterministic fold,
     mechanical cleaning alone, or `stop`: an agent's loop ends, and without such a loop the deterministic fold is used.
+    `growth`: of what `size` is above `maximum_tokens`, the share that is added to that maximum.
     `ledger`: whether facts extracted by code, the user's instructions first, are added to a model's words.
     `must_keep_share` is the maximum share of a summary for verbatim instructions; a small summary gives them more.
+    `steps_share` is the share of the room for old steps in their own form behind the text, which takes what they leave.
     `judged`: whether a summary's content is judged; otherwise any complete answer is accepted as written. `shows`: what
     the summariser reads: the whole history as messages, the folded part as one flattened text, or that with the
     beginning and end of what stays.
@@ -266,7 +294,9 @@ class SummaryPolicy(Changeable, frozen=True):
     size: Amount = share(0.1)
     minimum_tokens: int = 256
     maximum_tokens: int = 8_000
+    growth: float = 0.0
     must_keep_share: float = 0.6
+    steps_share: float = 0.0
     judged: bool = True
     shows: Literal["messages", "head", "head-and-tail"] = "head-and-tail"
 
@@ -285,10 +315,13 @@ class SummaryPolicy(Changeable, frozen=True):
             f"{self.must_keep_share}",
             "give a share from 0 to 1",
         )
+        _expect(0 <= self.growth <= 1, "summary.growth", f"{self.growth}", "give a share from 0 to 1")
+        _expect(0 <= self.steps_share <= 1, "summary.steps_share", f"{self.steps_share}", "give a share from 0 to 1")
 
     def budget_tokens(self, usable_tokens: int) -> int:
         """Return the maximum tokens of a summary in a usable window of that size."""
-        return min(self.maximum_tokens, max(self.minimum_tokens, self.size.of(usable_tokens)))
+        asked = max(self.minimum_tokens, self.size.of(usable_tokens))
+        return min(asked, self.maximum_tokens) + int(max(0, asked - self.maximum_tokens) * self.growth)
 
     def must_keep_tokens(self, budget_tokens: int) -> int:
         """Return how many tokens of a summary that large the user's own words may take; 0 if the share is 0."""
@@ -300,13 +333,14 @@ class Policy(Changeable, frozen=True):
     """Everything that decides when and how a session is compacted.
 
     `auto` off means off. `reached`: whether a count equal to the trigger acts. `window_tokens` overrides the model's
-    window; `working_window_tokens` is how much of it to work in: trigger and target follow from it as if it were the window,
-    but a request that cannot be made smaller may fill the window itself. `attempts` limits compactions per user prompt,
-    `None` means no limit. `less_freed`: whether the tokens freed by pruning are subtracted from reported usage. `clip`:
-    whether a single part too large for the window is shortened. `priced`: whether the head is also folded if that is cheaper
-    at the model's prices. `task_band`: the share of the trigger below it in which the head is folded once a task has ended;
-    0 for never. `continue_always`: whether a continue message follows every automatic compaction or only work in
-    progress.
+    window; `working_window_tokens` is how much of it to work in: trigger and target follow from it as if it were the
+    window, but a request that cannot be made smaller may fill the window itself; with the rule `whole` it holds for smaller
+    models too. `attempts` limits compactions per user prompt, `None` means no limit. `less_freed`: whether the tokens freed
+    by pruning are subtracted from reported usage. `clip`: whether a single part too large for the window is shortened.
+    `priced`: whether the head is also folded if that is cheaper: `auto` at known prices, `always` also at assumed ones, or
+    `never`. `task_band`: the share of the trigger below it in which the head is folded once a task has ended; 0 for never.
+    `continues`: when a continue message follows an automatic compaction: always, if the view would end with a reply or a
+    summary of the model's, or only if work is in progress and nothing of it is kept.
     """
 
     name: str
@@ -328,9 +362,9 @@ class Policy(Changeable, frozen=True):
     force_on_length: bool = False
     less_freed: bool = False
     clip: bool = False
-    priced: bool = False
+    priced: PriceUse = "never"
     task_band: float = 0.0
-    continue_always: bool = True
+    continues: ContinueRule = "always"
 
     @property
     def compares_usage(self) -> bool:
@@ -377,6 +411,10 @@ class Policy(Changeable, frozen=True):
             "lower the target or raise the trigger, so that a compaction lasts",
         )
 
+    def with_memory(self, memory: str | float) -> Self:
+        """Return the policy with other room for what a fold leaves (see `memory_size`)."""
+        return replace(self, summary=replace(self.summary, size=memory_size(memory), maximum_tokens=LARGEST_TOKENS))
+
     def _target_is_below(self) -> bool:
         assert self.target is not None
         if self.trigger.unit == "remaining":
@@ -400,12 +438,20 @@ INFOLD = Policy(
         whole_head=False,
         task_share=0.8,
     ),
-    summary=SummaryPolicy(shape="marked", ledger=True, size=share(0.11), minimum_tokens=200, maximum_tokens=7_500),
+    summary=SummaryPolicy(
+        shape="marked",
+        ledger=True,
+        size=share(0.11),
+        minimum_tokens=200,
+        maximum_tokens=7_500,
+        growth=0.2,
+        steps_share=0.7,
+    ),
     force_on_length=True,
     clip=True,
-    priced=True,
+    priced="auto",
     task_band=0.06,
-    continue_always=False,
+    continues="adrift",
 )
 
 
@@ -439,6 +485,7 @@ _PROACTIVE = replace(
     tail=TailPolicy(rule="turns", turns=2),
     summary=SummaryPolicy(prefix="[Conversation Summary]", judged=False, shows="messages"),
     stub="[Output pruned]",
+    continues="after-reply",
 )
 
 
@@ -447,7 +494,7 @@ _TURN_WINDOW = Policy(
     estimate="ceil",
     count="estimate",
     usable="whole",
-    window_tokens=64_000,
+    working_window_tokens=64_000,
     trigger=share(0.75),
     target=share(0.5),
     prune=PrunePolicy(enabled=False),
@@ -455,6 +502,7 @@ _TURN_WINDOW = Policy(
     summary=SummaryPolicy(shape="alone", prefix="[COMPACTED_CONTEXT]", fallback="clean", judged=False, shows="head"),
     attempts=2,
     force_on_length=True,
+    continues="after-reply",
 )
 
 

@@ -6,7 +6,7 @@ sum by four. Reported usage corrects the feature model's measure by kind of cont
 """
 
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, TypeVar, assert_never
 
 from msgspec import UNSET, Struct, UnsetType
@@ -346,14 +346,14 @@ UNCALIBRATED = Calibration()
 
 def estimate(text: str, rule: Ruler) -> int:
     """Return the tokens of a text by that rule; 0 for an empty one."""
-    return tokens_in(measure(text, rule), rule)
+    return rule(text) if callable(rule) else tokens_in(measure(text, rule), rule)
 
 
 def measure(text: str, rule: Ruler) -> int:
     """Return a text's size in the rule's own unit, which adds up exactly."""
-    if rule == "features":
-        return remembered(text).tokens
-    return _utf16_units(text) if isinstance(rule, str) else rule(text)
+    if callable(rule):
+        return rule(text)
+    return remembered(text).tokens if rule == "features" else _utf16_units(text)
 
 
 def tokens_in(measured: int, rule: Ruler) -> int:
@@ -378,7 +378,8 @@ def measure_part(part: Part, rule: Ruler) -> int:
         case TextPart():
             return 0 if part.ignored else measure(part.text, rule)
         case ToolResultPart():
-            return measure(part.output, rule) + _frame(rule) + sum(measure_part(file, rule) for file in part.files)
+            attached = sum(measure_part(file, rule) for file in part.files) if part.files else 0
+            return measure(part.output, rule) + _frame(rule) + attached
         case ToolCallPart():
             return measure(part.arguments, rule) + measure(part.tool, rule) + _frame(rule)
         case ReasoningPart():
@@ -394,7 +395,7 @@ def measure_part(part: Part, rule: Ruler) -> int:
 
 def measure_message(message: Message, rule: Ruler) -> tuple[int, ...]:
     """Return the measure of each part of a message."""
-    return tuple(measure_part(part, rule) for part in message.parts)
+    return tuple([measure_part(part, rule) for part in message.parts])
 
 
 def size_of(message: Message, measures: tuple[int, ...]) -> Size:
@@ -402,7 +403,14 @@ def size_of(message: Message, measures: tuple[int, ...]) -> Size:
     return size_of_parts(message.parts, measures).plus(_MESSAGE_FRAME)
 
 
-def size_of_parts(parts: tuple[Part, ...], measures: tuple[int, ...]) -> Size:
+def size_of_all(messages: Sequence[Message], rule: Ruler) -> Size:
+    """Return the size of messages together, measured in tokens."""
+    parts = [part for message in messages for part in message.parts]
+    frames = MESSAGE_OVERHEAD_TOKENS * len(messages)
+    return size_of_parts(parts, [measure_part(part, rule) for part in parts]).plus(Size(prose=frames, loose=frames))
+
+
+def size_of_parts(parts: Sequence[Part], measures: Sequence[int]) -> Size:
     """Return the size of parts by kind of content."""
     prose = material = wide = loose = 0
     for part, measured in zip(parts, measures, strict=True):
@@ -413,7 +421,8 @@ def size_of_parts(parts: tuple[Part, ...], measures: tuple[int, ...]) -> Size:
                 loose += CALL_OVERHEAD_TOKENS
             case ToolResultPart():
                 content = part.output
-                loose += CALL_OVERHEAD_TOKENS + sum(file.tokens for file in part.files)
+                loose += CALL_OVERHEAD_TOKENS
+                loose += sum(file.tokens for file in part.files) if part.files else 0
             case FilePart():  # estimated high
                 loose += measured
             case ReasoningPart():  # some providers leave old reasoning out

@@ -2,9 +2,10 @@
 
 `standing` is what the log holds after its newest checkpoint, as the documents' *filterCompacted* returns it. `view` is
 that, made ready to send. While nothing is hidden or folded, a list that the caller passes whole is sent unchanged,
-except that calls without any result are answered as interrupted. In a view that infold changed, or assembled from what
-it recorded, late results also become text, and messages without content are left out. The same log always gives the
-same messages, and an unchanged message is the very object that was appended.
+except that calls without any result are answered as interrupted. Where something is hidden or folded, or infold
+assembled the view from what it recorded, late results also become text, and replies without content are left out. A
+user message is never left out for having no content: as the newest one it is what the model is to answer. The same log
+always gives the same messages, and an unchanged message is the very object that was appended.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -12,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from msgspec.structs import replace
 
 from infold.core.log import Log
-from infold.core.logged_message import LoggedMessage, interrupted_result, late_heading
+from infold.core.logged_message import BETWEEN_TURNS, LoggedMessage, interrupted_result, late_heading
 from infold.core.messages import (
     AssistantMessage,
     Message,
@@ -20,7 +21,6 @@ from infold.core.messages import (
     Part,
     StepFinishPart,
     StepStartPart,
-    SystemMessage,
     TextPart,
     ToolCallPart,
     ToolMessage,
@@ -57,7 +57,7 @@ def view(log: Log, summary: SummaryPolicy, *, brought: bool = False) -> tuple[Me
         return (*log.native, *_with_note(log, messages))
     first = (message for message in log.state if isinstance(message, AssistantMessage))  # as providers want summaries
     rest = (message for message in log.state if not isinstance(message, AssistantMessage))
-    return (*first, *_checkpoint_messages(log, summary), *rest, *messages)
+    return (*first, *_checkpoint_messages(log, summary), *log.kept, *rest, *messages)
 
 
 def answered_as_interrupted(messages: Iterable[Message]) -> frozenset[str]:
@@ -117,10 +117,10 @@ def _sendable(log: Log, *, brought: bool) -> Iterator[Message]:
     live, shows_all = log.live, _shows_all_reasoning(log)
     is_changed = log.checkpoint is not None or bool(log.altered) or not shows_all
     is_repaired = is_changed or not brought
-    answered = _calls_answered_elsewhere(live, late_counts=not is_repaired)
+    answered = _calls_answered_elsewhere(log.linked, late_counts=not is_repaired)
     step: _Step | None = None
     for index, logged in enumerate(live):
-        if step is not None and not logged.results and not isinstance(logged.message, SystemMessage | ToolMessage):
+        if step is not None and not logged.results and not isinstance(logged.message, BETWEEN_TURNS):
             yield from step.closed(in_order=is_changed)
             step = None
         if not logged.is_sent or (
@@ -145,10 +145,10 @@ def _sendable(log: Log, *, brought: bool) -> Iterator[Message]:
         yield from step.closed(in_order=is_changed)
 
 
-def _calls_answered_elsewhere(live: Sequence[LoggedMessage], *, late_counts: bool) -> frozenset[str]:
+def _calls_answered_elsewhere(linked: Sequence[LoggedMessage], *, late_counts: bool) -> frozenset[str]:
     """Return the calls that an opaque part names, and those with a late result that stays a result."""
-    late = (result.call_id for logged in live if late_counts and logged.late for result in logged.results)
-    return frozenset((*late, *(link for logged in live for link in logged.links)))
+    late = (result.call_id for logged in linked if late_counts and logged.late for result in logged.results)
+    return frozenset((*late, *(link for logged in linked for link in logged.links)))
 
 
 def _is_callers_message(message: Message) -> bool:

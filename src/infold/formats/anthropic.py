@@ -33,11 +33,13 @@ from infold.core.messages import (
 from infold.core.policy import LARGEST_TOKENS
 from infold.formats.codec import (
     GONE,
+    NO_OWN_ITEMS,
     Codec,
     Decoded,
     Item,
     MalformedError,
     Origins,
+    OwnItems,
     Slot,
     arguments_object,
     arguments_text,
@@ -106,7 +108,8 @@ OWN_BLOCKS = frozenset(
 
 def looks_like(items: Sequence[object]) -> bool:
     """Return whether a block is of a kind that only this format has."""
-    return any(_is_own(block) for item in items for block in _blocks_of(as_dict(item)))
+    in_blocks = (item for item in map(as_dict, items) if type(item.get("content")) is not str)
+    return any(_is_own(block) for item in in_blocks for block in _blocks_of(item))
 
 
 def _blocks_of(item: Item) -> Sequence[object]:
@@ -124,9 +127,14 @@ def decode(items: Sequence[object], *, first: int = 0, pairing: Pairing | None =
     return decode_each(NAME, items, _message, first=first, pairing=pairing)
 
 
-def encode(view: Sequence[Message], decoded: Decoded, origins: Origins | None = None) -> list[object]:
+def encode(
+    view: Sequence[Message],
+    decoded: Decoded,
+    origins: Origins | None = None,
+    own: OwnItems = NO_OWN_ITEMS,
+) -> list[object]:
     """Return the view as Messages; untouched ones are the caller's own objects."""
-    return encode_view(_CODEC, place_state(with_user_first(view)), decoded, join=_join_items, origins=origins)
+    return encode_view(_CODEC, place_state(with_user_first(view)), decoded, join=_join_items, origins=origins, own=own)
 
 
 def place_state(view: Sequence[Message]) -> Sequence[Message]:
@@ -134,7 +142,7 @@ def place_state(view: Sequence[Message]) -> Sequence[Message]:
 
     One that holds until the next message of the user's role is left out if the caller's next one follows it.
     """
-    if all(map(is_from_caller, view)):
+    if SystemMessage not in set(map(type, view)) or all(map(is_from_caller, view)):
         return view
     placed: list[Message] = []
     waiting: list[SystemMessage] = []
@@ -648,6 +656,11 @@ def reply_items(body: object) -> list[object]:
     """Return the items a reply adds to the history."""
     content = dict_or_empty(body).get("content")
     return [{"role": "assistant", "content": content}] if content else []
+
+
+def is_reply(body: object) -> bool:
+    """Return whether a body is a reply of this format, be it an empty one."""
+    return isinstance(dict_or_empty(body).get("content"), list | tuple | str)
 
 
 def usage(body: object) -> Usage | None:

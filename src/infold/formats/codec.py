@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from math import isinf
 from typing import Any, NamedTuple, TypeAlias
 
@@ -41,8 +41,10 @@ from infold.formats.pairing import OpenCall, Pairing
 
 Item: TypeAlias = dict[str, Any]
 
-LISTS = (list, tuple)
+LISTS, NUMBERS = (list, tuple), (int, float)
 """For `isinstance` where it is called for every message or event: each call would make a new union."""
+
+_PLAIN = (str, *NUMBERS, *LISTS)
 
 NewMessage: TypeAlias = Callable[[MessageId, tuple[Part, ...]], Message]
 
@@ -107,7 +109,7 @@ def decode_each(
 
 def require_list(name: str, items: object) -> None:
     """Raise `BrokenInput` for a lone string or dict where a list of items belongs."""
-    if not isinstance(items, list | tuple):
+    if not isinstance(items, LISTS):
         raise BrokenInput(
             name, f"the messages are one {type(items).__name__}, not a list", remedy="give a list of messages"
         )
@@ -174,11 +176,14 @@ def _too_deep() -> MalformedError:
     return MalformedError("nested too deep to be read", remedy="flatten it or leave it out")
 
 
+_ENCODED = (bytes, bytearray, memoryview, Raw)
+
+
 def encode_like(source: object, item: Item) -> object:
     """Return a changed item in the type of its source: bytes stay bytes, `Raw` stays `Raw`, anything else is a dict."""
     if isinstance(source, Raw):
         return Raw(json_text(item).encode())
-    return json_text(item).encode() if isinstance(source, bytes | bytearray | memoryview) else item
+    return json_text(item).encode() if isinstance(source, _ENCODED) else item
 
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -230,7 +235,7 @@ def dict_or_empty(value: object) -> Item:
     if isinstance(value, dict):
         return value
     try:
-        return {} if value is None or isinstance(value, str | int | float | list | tuple) else as_dict(value)
+        return {} if value is None or isinstance(value, _PLAIN) else as_dict(value)
     except MalformedError:
         return {}
 
@@ -248,7 +253,7 @@ def dicts_in(value: object) -> list[Item]:
 
 def block_list(value: object, what: str) -> Sequence[Any]:
     """Return a list of blocks, empty for `None`; raise `MalformedError` for anything else."""
-    if isinstance(value, list | tuple):
+    if isinstance(value, LISTS):
         return value
     if value is None:
         return ()
@@ -321,7 +326,7 @@ def block_parts(block: object, other: ReadBlock, *, is_user: bool = False) -> tu
 
 def join_lines(texts: Iterable[str]) -> str:
     """Join texts line by line, without empty ones."""
-    return "\n".join(text for text in texts if text)
+    return "\n".join([text for text in texts if text])
 
 
 def arguments_text(value: object) -> str:
@@ -349,7 +354,7 @@ def custom_input(part: Part | None) -> str:
 def count(usage: Mapping[str, Any], field: str) -> int:
     """Return a number of tokens; 0 if the field is missing or cannot be one, since usage is never worth an error."""
     value = usage.get(field)
-    is_count = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e12
+    is_count = isinstance(value, NUMBERS) and not isinstance(value, bool) and 0 <= value < 1e12
     return int(value) if is_count and value is not None else 0
 
 
@@ -363,7 +368,7 @@ def reported_usage(body: object, *fields: str) -> Item:
 
 def has_count(usage: Mapping[str, Any], *fields: str) -> bool:
     """Return whether one of these fields is a number."""
-    return any(isinstance(usage.get(field), int | float) and usage[field] >= 0 for field in fields)
+    return any(isinstance(usage.get(field), NUMBERS) and usage[field] >= 0 for field in fields)
 
 
 def inclusive_usage(*, prompt: int, completion: int, cached: int, written: int, reasoning: int, total: int) -> Usage:
@@ -427,13 +432,17 @@ def marked_seconds(messages: object, *others: object) -> int:
     `others` are system prompt and tools; their marks cover no message. 0 without any mark.
     """
     for place in (messages, *others):
-        longest, level = 0, place
+        longest, levels = 0, [place] if isinstance(place, LISTS) else []
         for _ in range(_MARK_DEPTH):
-            blocks = [block for block in level if isinstance(block, dict)] if isinstance(level, LISTS) else []
-            marks = (block.get("cache_control", block.get("cachePoint")) for block in blocks)
+            blocks = [block for level in levels for block in level if type(block) is dict or isinstance(block, dict)]
+            marked = [block for block in blocks if "cache_control" in block or "cachePoint" in block]
+            marks = (block.get("cache_control", block.get("cachePoint")) for block in marked)
             lifetimes = (_seconds(mark.get("ttl")) or MARK_SECONDS for mark in marks if isinstance(mark, dict))
-            longest = max(longest, *lifetimes, 0)
-            level = [inner for block in blocks if isinstance(block.get("content"), LISTS) for inner in block["content"]]
+            longest = max((longest, *lifetimes))
+            contents = [block["content"] for block in blocks if "content" in block]
+            levels = [content for content in contents if type(content) is not str and isinstance(content, LISTS)]
+            if not levels:
+                break
         if longest:
             return longest
     return 0
@@ -508,7 +517,7 @@ def result_or_text(
 
 def text_of_parts(parts: Iterable[Part]) -> str:
     """Return the text of these parts, line by line."""
-    return join_lines(part.text for part in parts if isinstance(part, TextPart))
+    return join_lines([part.text for part in parts if isinstance(part, TextPart)])
 
 
 def remaining_text(parts: Iterable[Part | None]) -> str:
@@ -547,7 +556,7 @@ def replace_content(content: object, part: Part | None, other: ReadBlock, *, tex
     The new text takes the other fields of the first text block (a cache mark).
     """
     text = remaining_text((part,))
-    if not isinstance(content, list | tuple):
+    if not isinstance(content, LISTS):
         return text
     result = without_digests(part) if isinstance(part, ToolResultPart) else None
     kept = result.files if isinstance(result, ToolResultPart) else ()
@@ -572,7 +581,7 @@ def without_digests(part: Part) -> Part:
 
 def visible_parts(message: Message) -> tuple[Part, ...]:
     """Return the parts of a message that a model may see."""
-    return tuple(part for part in message.parts if not (isinstance(part, TextPart) and part.ignored))
+    return tuple([part for part in message.parts if not (isinstance(part, TextPart) and part.ignored)])
 
 
 def opaque_value(part: Part) -> Item:
@@ -606,13 +615,44 @@ JoinItems: TypeAlias = Callable[[Item, Item, Item], Item | None]
 """Joins the second and the third of three items into one; `None` keeps them apart."""
 
 
-Origins: TypeAlias = dict[int, list[int]]
-"""By the identity of each item of a request the numbers of the caller's items it was made from, in the order of the request."""
+Origins: TypeAlias = list[int | None]
+"""For each item of a request the number of the caller's item it was made from; `None` for infold's own."""
+
+
+class OwnItems(NamedTuple):
+    """Messages of infold's own that stand together in each view until the next fold, and their items, none of which join."""
+
+    messages: tuple[Message, ...] = ()
+    items: Sequence[Item] = ()
+
+    def place_in(self, view: Sequence[Message]) -> int:
+        """Return where a view has these messages; its length if it does not."""
+        first = self.messages[0] if self.messages else None
+        place = next((place for place, message in enumerate(view) if message is first), len(view))
+        return place if tuple(view[place : place + len(self.messages)]) == self.messages else len(view)
+
+    def copied(self) -> "OwnItems":
+        """Return them with items that a caller may change."""
+        return self._replace(items=[_copied(item) for item in self.items])
+
+
+NO_OWN_ITEMS = OwnItems()
+
+
+def _copied(value: Any) -> Any:
+    if type(value) is dict:
+        return {key: _copied(inner) if type(inner) in _NESTED else inner for key, inner in value.items()}
+    return [_copied(inner) if type(inner) in _NESTED else inner for inner in value]
+
+
+_NESTED = (dict, list)
 
 
 class _Sourced(NamedTuple):
-    item: object
-    number: int | None
+    """Items of a request, and for each the number of the caller's item it was made from."""
+
+    items: Sequence[object]
+    numbers: Sequence[int | None]
 
 
 _UNSENT = (StepStartPart, StepFinishPart)
@@ -666,32 +706,101 @@ def encode_view(
     *,
     join: JoinItems | None = None,
     origins: Origins | None = None,
+    own: OwnItems = NO_OWN_ITEMS,
 ) -> list[object]:
     """Return the view as wire items: sources where nothing changed, patched copies, new items for infold's own messages.
 
     `join` may join two neighbours, given the item before them; it is called only if one of them is infold's own message.
-    `origins` is filled in with the sources of the items.
+    `origins` is filled in with the sources of the items. `own` was written before.
     """
-    places = {message.id: place for place, message in enumerate(decoded.messages)}
-    starts = list(accumulate(map(len, decoded.sources), initial=0))
-    items: list[_Sourced] = []
-    is_own = False
-    for message in view:
-        place = places.get(message.id)
-        was_own, is_own = is_own, place is None
+    written = _WrittenItems(codec, decoded, join)
+    place = len(view) if isinstance(_first_source(decoded), _ENCODED) else own.place_in(view)
+    if place < len(view):
+        written.write_all(view[:place])
+        written.add_own(own.items)
+        view = view[place + len(own.messages) :]
+    written.write_all(view)
+    if origins is not None:
+        origins[:] = written.numbers
+    return written.items
+
+
+def follow_items(items: Sequence[object], origins: Origins, moved: Sequence[object]) -> Origins:
+    """Return the origins of items that were moved; an item that is not among those before has none."""
+    numbers: dict[int, list[int]] = {}
+    for item, number in zip(items, origins, strict=True):
+        if number is not None:
+            numbers.setdefault(id(item), []).append(number)
+    found = (numbers.get(id(item)) for item in moved)
+    return [left.pop(0) if left else None for left in found]
+
+
+class _WrittenItems:
+    """The items of a view, and for each the number of the caller's item it was made from, while they are written."""
+
+    def __init__(self, codec: Codec, decoded: Decoded, join: JoinItems | None) -> None:
+        self.items: list[object] = []
+        self.numbers: Origins = []
+        self._codec = codec
+        self._decoded = decoded
+        self._join = join
+        self._places = {message.id: place for place, message in enumerate(decoded.messages)}
+        self._starts = list(accumulate(map(len, decoded.sources), initial=0))
+        self._ends_with_own = False
+
+    def write_all(self, messages: Sequence[Message]) -> None:
+        """Add the items of messages; where these are the newest decoded ones, their sources at once."""
+        decoded = self._decoded
+        own = len(list(takewhile(lambda message: message.id not in self._places, messages)))
+        count = len(messages) - own
+        sources = decoded.sources[len(decoded.sources) - count :]
+        is_newest = bool(sources) and bool(sources[0]) and tuple(messages[own:]) == decoded.messages[-count:]
+        for message in messages[:own] if is_newest else messages:
+            self.write(message)
+        if is_newest:
+            items = [source for found in sources for source in found]
+            self._add_sources(items, range(self._starts[-1] - len(items), self._starts[-1]))
+
+    def write(self, message: Message) -> None:
+        """Add the items of a message."""
+        place, decoded = self._places.get(message.id), self._decoded
         if place is None:
-            encoded = [_Sourced(item, None) for item in _encode_new(codec, message, decoded)]
-        elif message is decoded.messages[place] or message.parts == decoded.messages[place].parts:
-            encoded = list(map(_Sourced, decoded.sources[place], range(starts[place], starts[place + 1])))
+            self.add_own(_encode_new(self._codec, message, decoded))
+            return
+        first = self._starts[place]
+        items: Sequence[object]
+        numbers: Sequence[int | None]
+        if message is decoded.messages[place] or message.parts == decoded.messages[place].parts:
+            items = decoded.sources[place]
+            numbers = range(first, first + len(items))
         else:
-            encoded = _encode_changed(codec, message, decoded, place, starts[place])
-        if join is not None and (is_own or was_own):
-            encoded = _join_neighbours(items, encoded, join)
-        items += encoded
-    for item, number in items:
-        if origins is not None and number is not None:
-            origins.setdefault(id(item), []).append(number)
-    return [item for item, _ in items]
+            items, numbers = _encode_changed(self._codec, message, decoded, place, first)
+        self._add_sources(items, numbers)
+
+    def _add_sources(self, items: Sequence[object], numbers: Sequence[int | None]) -> None:
+        self._add(items, numbers, joins=self._ends_with_own)
+        self._ends_with_own = False
+
+    def add_own(self, items: Sequence[object]) -> None:
+        """Add the items of infold's own messages."""
+        self._add(items, (None,) * len(items), joins=True)
+        self._ends_with_own = True
+
+    def _add(self, items: Sequence[object], numbers: Sequence[int | None], *, joins: bool) -> None:
+        is_joined = joins and self._join is not None and self._join_first(items, numbers, self._join)
+        self.items += items[1:] if is_joined else items
+        self.numbers += numbers[1:] if is_joined else numbers
+
+    def _join_first(self, new: Sequence[object], numbers: Sequence[int | None], join: JoinItems) -> bool:
+        """Join the first of new items with the last one, which takes its place, if `join` does."""
+        items = self.items
+        before = as_dict(items[-2]) if len(items) > 1 else {}
+        together = join(before, as_dict(items[-1]), as_dict(new[0])) if items and new else None
+        if together is None:
+            return False
+        items[-1] = encode_like(items[-1], together)
+        self.numbers[-1] = numbers[0] if self.numbers[-1] is None else self.numbers[-1]
+        return True
 
 
 def with_user_first(view: Sequence[Message]) -> Sequence[Message]:
@@ -702,29 +811,23 @@ def with_user_first(view: Sequence[Message]) -> Sequence[Message]:
     return (UserMessage(MessageId("request-opening"), (TextPart(REQUEST_TEXT, synthetic=True),)), *view)
 
 
-def _join_neighbours(items: list[_Sourced], encoded: list[_Sourced], join: JoinItems) -> list[_Sourced]:
-    """Join the first of the new items with the last one if `join` does, and return those still to be added."""
-    before = as_dict(items[-2].item) if len(items) > 1 else {}
-    together = join(before, as_dict(items[-1].item), as_dict(encoded[0].item)) if items and encoded else None
-    if together is None:
-        return encoded
-    number = encoded[0].number if items[-1].number is None else items[-1].number
-    items[-1] = _Sourced(encode_like(items[-1].item, together), number)
-    return encoded[1:]
-
-
 def _encode_new(codec: Codec, message: Message, decoded: Decoded) -> list[object]:
     """Return items for a message of infold's own, in the type of the caller's first item."""
-    source = next((source for sources in decoded.sources[:1] for source in sources), None)
+    source = _first_source(decoded)
     return [encode_like(source, item) for item in codec.encode_new(message, decoded.aliases)]
 
 
-def _encode_changed(codec: Codec, message: Message, decoded: Decoded, place: int, first: int) -> list[_Sourced]:
+def _first_source(decoded: Decoded) -> object:
+    return decoded.sources[0][0] if decoded.sources and decoded.sources[0] else None
+
+
+def _encode_changed(codec: Codec, message: Message, decoded: Decoded, place: int, first: int) -> _Sourced:
     original = tuple(map(without_digests, decoded.messages[place].parts))
     fates = _match_parts(
         original, tuple(without_digests(part) for part in message.parts if not isinstance(part, _UNSENT))
     )
-    items: list[_Sourced] = []
+    items: list[object] = []
+    numbers: list[int | None] = []
     taken = 0
     for number, source in enumerate(decoded.sources[place], first):
         item = as_dict(source)
@@ -734,10 +837,12 @@ def _encode_changed(codec: Codec, message: Message, decoded: Decoded, place: int
             if tuple(fates[taken:end]) != original[taken:end]:
                 edits[slot.path] = _replace_slot(codec, slot, original[taken:end], tuple(fates[taken:end]))
             taken = end
-        items += [_Sourced(edited, number) for edited in _apply_edits(codec, source, item, edits)]
+        edited = _apply_edits(codec, source, item, edits)
+        items += edited
+        numbers += (number,) * len(edited)
     extra = tuple([part for part in fates[len(original) :] if part is not None])
     new = _encode_new(codec, replace(message, parts=extra), decoded) if extra else []
-    return [*items, *(_Sourced(item, None) for item in new)]
+    return _Sourced([*items, *new], [*numbers, *(None,) * len(new)])
 
 
 def _replace_slot(codec: Codec, slot: Slot, old: tuple[Part, ...], new: tuple[Part | None, ...]) -> Any:

@@ -32,11 +32,13 @@ from infold.core.messages import (
 from infold.formats import anthropic
 from infold.formats.codec import (
     GONE,
+    NO_OWN_ITEMS,
     Codec,
     Decoded,
     Item,
     MalformedError,
     Origins,
+    OwnItems,
     Slot,
     arguments_object,
     arguments_text,
@@ -109,27 +111,34 @@ def decode(items: Sequence[object], *, first: int = 0, pairing: Pairing | None =
     return decode_each(NAME, items, _message, first=first, pairing=pairing)
 
 
-def encode(view: Sequence[Message], decoded: Decoded, origins: Origins | None = None) -> list[object]:
+def encode(
+    view: Sequence[Message],
+    decoded: Decoded,
+    origins: Origins | None = None,
+    own: OwnItems = NO_OWN_ITEMS,
+) -> list[object]:
     """Return the view as messages; untouched ones are the caller's own objects."""
-    items = encode_view(_CODEC, anthropic.place_state(with_user_first(view)), decoded, origins=origins)
+    items = encode_view(_CODEC, anthropic.place_state(with_user_first(view)), decoded, origins=origins, own=own)
     given = [source for sources in decoded.sources for source in sources]
-    is_unchanged = len(items) == len(given) and all(map(is_, items, given))
+    is_unchanged = len(items) == len(given) and all(map(is_, items, given)) and all(decoded.sources)
     return items if is_unchanged else alternate(items, origins)
 
 
 def alternate(items: Sequence[object], origins: Origins | None = None) -> list[object]:
     """Return messages with neighbours of one role joined; of their origins the first is kept."""
     joined: list[Any] = []
-    for item in items:
+    numbers: Origins = []
+    for item, number in zip(items, origins or (None,) * len(items), strict=True):
         before = as_dict(joined[-2]) if len(joined) > 1 else {}
         together = _join_items(before, as_dict(joined[-1]), as_dict(item)) if joined else None
         if together is None:
             joined.append(item)
+            numbers.append(number)
             continue
-        one = encode_like(joined[-1], together)
-        if origins is not None:
-            origins[id(one)] = [number for old in (joined[-1], item) for number in origins.pop(id(old), ())][:1]
-        joined[-1] = one
+        joined[-1] = encode_like(joined[-1], together)
+        numbers[-1] = number if numbers[-1] is None else numbers[-1]
+    if origins is not None:
+        origins[:] = numbers
     return joined
 
 
@@ -438,6 +447,11 @@ def reply_items(body: object) -> list[object]:
     """Return the items a reply adds to the history."""
     message = dict_or_empty(dict_or_empty(dict_or_empty(body).get("output")).get("message"))
     return [message] if message.get("content") else []
+
+
+def is_reply(body: object) -> bool:
+    """Return whether a body is a reply of this format, be it an empty one."""
+    return isinstance(dict_or_empty(body).get("output"), Mapping)
 
 
 def usage(body: object) -> Usage | None:

@@ -27,11 +27,13 @@ from infold.core.messages import (
 )
 from infold.formats.codec import (
     GONE,
+    NO_OWN_ITEMS,
     Codec,
     Decoded,
     Item,
     MalformedError,
     Origins,
+    OwnItems,
     Slot,
     arguments_object,
     arguments_text,
@@ -80,9 +82,14 @@ def decode(items: Sequence[object], *, first: int = 0, pairing: Pairing | None =
     return decode_each(NAME, items, _message, first=first, pairing=pairing)
 
 
-def encode(view: Sequence[Message], decoded: Decoded, origins: Origins | None = None) -> list[object]:
+def encode(
+    view: Sequence[Message],
+    decoded: Decoded,
+    origins: Origins | None = None,
+    own: OwnItems = NO_OWN_ITEMS,
+) -> list[object]:
     """Return the view as `contents`; untouched ones are the caller's own objects."""
-    return encode_view(_CODEC, with_user_first(view), decoded, join=_join_items, origins=origins)
+    return encode_view(_CODEC, with_user_first(view), decoded, join=_join_items, origins=origins, own=own)
 
 
 def _join_items(before: Item, first: Item, second: Item) -> Item | None:
@@ -120,7 +127,9 @@ def _is_not_response(part: object) -> bool:
 
 def _message(item: Item, message_id: MessageId, pairing: Pairing) -> Message:
     if "parts" not in item:
-        raise MalformedError("it has no parts", remedy="give {'role': …, 'parts': […]}")
+        if item != {"role": "model"}:  # a reply without content is written so
+            raise MalformedError("it has no parts", remedy="give {'role': …, 'parts': […]}")
+        item = {**item, "parts": []}
     pairing.reserve(_answered_ids(item))
     parts = decode_item(_CODEC, item, pairing, message_id)
     role = item.get("role") or "user"
@@ -385,7 +394,12 @@ def tool_names(tool: Item, recall: str) -> Iterator[str]:
 def reply_items(body: object) -> list[object]:
     """Return the items a reply adds to the history."""
     content = _candidate(body).get("content")
-    return [content] if content else []
+    return [content] if dict_or_empty(content).get("parts") else []
+
+
+def is_reply(body: object) -> bool:
+    """Return whether a body is a reply of this format, be it an empty one: a prompt that is blocked has no candidates."""
+    return not dict_or_empty(body).keys().isdisjoint(("candidates", "promptFeedback", "prompt_feedback"))
 
 
 def _candidate(body: object) -> Item:

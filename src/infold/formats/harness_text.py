@@ -12,7 +12,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.core.ledger import CHECKPOINT_MARK, COMMAND_STATE
-from infold.core.messages import AssistantMessage, Message, Part, TextPart, ToolResultPart, calls_of
+from infold.core.messages import (
+    AssistantMessage,
+    Message,
+    Part,
+    SystemMessage,
+    TextPart,
+    ToolResultPart,
+    calls_of,
+    is_summary,
+)
 from infold.core.policy import Policy
 from infold.core.view import REQUEST_TEXT
 
@@ -209,8 +218,8 @@ def marks_of(policies: Iterable[Policy]) -> ForeignMarks:
 def mark_foreign(messages: tuple[Message, ...], marks: ForeignMarks) -> tuple[Message, ...]:
     """Return a foreign history with its summaries and cleared results marked in fields; other messages stay the same objects.
 
-    A summary is a reply that begins with the mark and calls no tool; a user message about one does not count. A cleared
-    result has the stub as its only text.
+    A summary is a reply or a system message that begins with the mark and calls no tool; a user message about one does not
+    count. A cleared result has the stub as its only text.
     """
     if not marks.summaries and not marks.stubs:
         return messages
@@ -218,12 +227,12 @@ def mark_foreign(messages: tuple[Message, ...], marks: ForeignMarks) -> tuple[Me
 
 
 def _mark_message(message: Message, marks: ForeignMarks) -> Message:
-    if isinstance(message, AssistantMessage):
-        # Some formats read neighbouring replies as one message, so each of its texts is looked at.
+    if isinstance(message, AssistantMessage | SystemMessage):
+        # Some formats read neighbouring messages as one, so each of its texts is looked at.
         texts = (part.text.lstrip() for part in message.parts if isinstance(part, TextPart))
-        is_plain = not message.summary and not calls_of(message)
-        is_summary = is_plain and any(text.startswith(marks.summaries) for text in texts)
-        return replace(message, foreign_summary=True) if is_summary else message
+        is_plain = not is_summary(message) and not calls_of(message)
+        is_marked = is_plain and any(text.startswith(marks.summaries) for text in texts)
+        return replace(message, foreign_summary=True) if is_marked else message
     if not any(_is_cleared(part, marks) for part in message.parts):
         return message
     parts = (replace(part, cleared=True) if _is_cleared(part, marks) else part for part in message.parts)

@@ -24,12 +24,14 @@ from infold.core.messages import (
 )
 from infold.formats.codec import (
     GONE,
+    NO_OWN_ITEMS,
     Codec,
     Decoded,
     Item,
     MalformedError,
     NewMessage,
     Origins,
+    OwnItems,
     Slot,
     arguments_text,
     as_dict,
@@ -89,7 +91,7 @@ def looks_like(items: Sequence[object]) -> bool:
         isinstance(blocks, list) and blocks and all(isinstance(block, dict) and "type" not in block for block in blocks)
         for blocks in (item.get("content") for item in plains)
     )
-    return not is_untyped and all(item.get("role") in ROLES for item in plains)
+    return not is_untyped and all(map(ROLES.__contains__, [item.get("role") for item in plains]))
 
 
 def decode(items: Sequence[object], *, first: int = 0, pairing: Pairing | None = None) -> Decoded:
@@ -97,9 +99,14 @@ def decode(items: Sequence[object], *, first: int = 0, pairing: Pairing | None =
     return decode_each(NAME, items, _message, first=first, pairing=pairing)
 
 
-def encode(view: Sequence[Message], decoded: Decoded, origins: Origins | None = None) -> list[object]:
+def encode(
+    view: Sequence[Message],
+    decoded: Decoded,
+    origins: Origins | None = None,
+    own: OwnItems = NO_OWN_ITEMS,
+) -> list[object]:
     """Return the view as chat messages; untouched ones are the caller's own objects."""
-    return encode_view(_CODEC, view, decoded, origins=origins)
+    return encode_view(_CODEC, view, decoded, origins=origins, own=own)
 
 
 def _message(item: Item, message_id: MessageId, pairing: Pairing) -> Message:
@@ -406,9 +413,15 @@ def tool_names(tool: Item, recall: str) -> Iterator[str]:
 
 
 def reply_items(body: object) -> list[object]:
-    """Return the items a reply adds to the history."""
+    """Return the items a reply adds to the history; one that holds no more than a role adds none."""
     message = _choice(body).get("message")
-    return [message] if message else []
+    is_empty = not any(value for name, value in dict_or_empty(message).items() if name != "role")
+    return [] if is_empty else [message]
+
+
+def is_reply(body: object) -> bool:
+    """Return whether a body is a reply of this format, be it an empty one."""
+    return isinstance(dict_or_empty(body).get("choices"), list | tuple)
 
 
 def _choice(body: object) -> Item:

@@ -33,12 +33,14 @@ from infold.core.messages import (
 from infold.core.policy import LARGEST_TOKENS
 from infold.formats.codec import (
     GONE,
+    NO_OWN_ITEMS,
     Codec,
     Decoded,
     Item,
     MalformedError,
     NewMessage,
     Origins,
+    OwnItems,
     Slot,
     arguments_object,
     arguments_text,
@@ -55,6 +57,7 @@ from infold.formats.codec import (
     encode_view,
     error_at,
     finish_named,
+    follow_items,
     id_field,
     join_lines,
     json_text,
@@ -123,7 +126,8 @@ class _Input(NamedTuple):
 
 def looks_like(items: Sequence[object]) -> bool:
     """Return whether an item or block is of a type that only this format has."""
-    return any(_is_own(as_dict(item)) for item in items)
+    plains = map(as_dict, items)
+    return any(_is_own(item) for item in plains if "type" in item or type(item.get("content")) is not str)
 
 
 def _is_own(item: Item) -> bool:
@@ -148,16 +152,24 @@ def decode(items: Sequence[object], *, first: int = 0, pairing: Pairing | None =
     return Decoded(NAME, tuple(messages), tuple(sources), dict(pairs.aliases))
 
 
-def encode(view: Sequence[Message], decoded: Decoded, origins: Origins | None = None) -> list[object]:
+def encode(
+    view: Sequence[Message],
+    decoded: Decoded,
+    origins: Origins | None = None,
+    own: OwnItems = NO_OWN_ITEMS,
+) -> list[object]:
     """Return the view as input items; untouched ones are the caller's own objects."""
-    items = encode_view(_CODEC, view, decoded, origins=origins)
+    items = encode_view(_CODEC, view, decoded, origins=origins, own=own)
     known = {message.id for message in decoded.messages}
-    own = [message for message in view if message.id not in known]
-    if not own:
+    made = [message for message in view if message.id not in known]
+    if not made:
         return items
-    answered = {decoded.aliases.get(part.call_id) or part.call_id for message in own for part in results_of(message)}
+    answered = {decoded.aliases.get(part.call_id) or part.call_id for message in made for part in results_of(message)}
     matched = _match_outputs(items, decoded)
-    return list(_order_outputs(matched, answered)) if answered else matched
+    moved = list(_order_outputs(matched, answered)) if answered else matched
+    if origins is not None:
+        origins[:] = follow_items(items, origins, moved)
+    return moved
 
 
 def _read_input(index: int, source: object) -> _Input:
@@ -358,22 +370,28 @@ BLANK_IMAGE = (
 
 
 def encode_new(message: Message, aliases: Mapping[str, str] | None = None) -> list[Item]:
-    """Return items for a message of infold's own: one for each call and result, one for all text."""
+    """Return items for a message of infold's own: one for each call and result, one for all text.
+
+    In a reply each run of text is an item, and all are in order: an item of reasoning is bound to the one after it.
+    """
     ids = aliases or {}
     parts = visible_parts(message)
-    role = _ROLES.get(type(message), "user")
+    if isinstance(message, AssistantMessage):
+        runs = groupby(parts, key=lambda part: isinstance(part, TextPart) and not _is_item(opaque_value(part)))
+        return [item for is_text, run in runs for item in (_said(run) if is_text else _items_of(run, ids))]
     told = tuple(part for part in parts if not _is_item(opaque_value(part)))
-    text = text_of_parts(told)
-    files = [part for part in told if isinstance(part, FilePart)]
-    content = text if role == "assistant" else _with_media(text, files)
-    said = [{"role": role, "content": content}] if content else []
-    others = [item for part in parts for item in _new_items(part, ids)]
-    bound = [item for item in others if item["type"] in BOUND_TYPES]
-    rest = [item for item in others if item["type"] not in BOUND_TYPES]
-    return [*bound, *said, *rest] if role == "assistant" else [*rest, *said]
+    content = _with_media(text_of_parts(told), [part for part in told if isinstance(part, FilePart)])
+    role = "system" if isinstance(message, SystemMessage) else "user"
+    return [*_items_of(parts, ids), *([{"role": role, "content": content}] if content else [])]
 
 
-_ROLES: dict[type, str] = {SystemMessage: "system", AssistantMessage: "assistant"}
+def _said(parts: Iterable[Part]) -> list[Item]:
+    text = text_of_parts(parts)
+    return [{"role": "assistant", "content": text}] if text else []
+
+
+def _items_of(parts: Iterable[Part], ids: Mapping[str, str]) -> list[Item]:
+    return [item for part in parts for item in _new_items(part, ids)]
 
 
 def _new_items(part: Part, ids: Mapping[str, str]) -> list[Item]:
@@ -557,6 +575,11 @@ def reply_items(body: object) -> list[object]:
     """Return the items a reply adds to the history."""
     output = dict_or_empty(body).get("output")
     return [*output] if isinstance(output, list | tuple) else []
+
+
+def is_reply(body: object) -> bool:
+    """Return whether a body is a reply of this format, be it an empty one."""
+    return isinstance(dict_or_empty(body).get("output"), list | tuple)
 
 
 def edited_from(body: Mapping[str, Any]) -> int | None:

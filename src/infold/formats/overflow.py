@@ -83,14 +83,15 @@ MOST_NESTED = 8
 _N = r"(\d[\d,_]{0,20})"
 PROMPT_SIZES = (
     rf"\({_N} (?:of text |tokens )?in the (?:messages|prompt|input)",
+    rf"\({_N} of text input",
     rf"n_prompt_tokens\W+{_N}",
     rf"(?:request|input|prompt) \({_N} tokens",
     rf"token count (?:of )?\(?{_N}",
-    rf"(?:resulted in|contains|contained|prompt has) {_N}",
+    rf"(?:resulted in|contains|contained|prompt has|request has)(?: at least)? {_N}",
     rf"too long: {_N}",
     rf"exceed context limit: {_N}",
     rf"input length (?:of )?\(?{_N}",
-    rf"requested:? (?:about |a total of )?{_N}",
+    rf"requested:? (?:about |a total of )?{_N}(?![\d,_]* output)",
     rf"(?:received|given:?) {_N}",
 )
 LIMIT_SIZES = (

@@ -161,6 +161,8 @@ class Pairing:
             waiting = self._open.get(key)
             if waiting:
                 call = waiting.pop(0)
+                if not waiting:  # so that a copy is as small as what is open
+                    del self._open[key]
                 self._of_tool[call.tool].pop(call.call_id, None)
                 return call
         return None
@@ -214,8 +216,11 @@ class Pairing:
 
     def _close(self, answered: OpenCall) -> None:
         wire_id = self.aliases.get(answered.call_id, answered.call_id)
-        waiting = self._open.get(wire_id or name_key(answered.tool), [])
+        key = wire_id or name_key(answered.tool)
+        waiting = self._open.get(key, [])
         place = next((n for n, call in enumerate(waiting) if call.call_id == answered.call_id), None)
         if place is not None:
             del waiting[place]
+            if not waiting:
+                del self._open[key]
         self._of_tool.get(answered.tool, {}).pop(answered.call_id, None)

@@ -14,10 +14,12 @@ from infold.core.messages import Finish, Message, Usage
 from infold.errors import UnknownFormat
 from infold.formats import anthropic, converse, gemini, openai_chat, openai_responses
 from infold.formats.codec import (
+    NO_OWN_ITEMS,
     Decoded,
     Item,
     MalformedError,
     Origins,
+    OwnItems,
     dict_or_empty,
     error_at,
     join_lines,
@@ -41,7 +43,13 @@ class Decode(Protocol):
 class Encode(Protocol):
     """A view to wire items, the caller's own objects where nothing changed; `origins` is filled in with their sources."""
 
-    def __call__(self, view: Sequence[Message], decoded: Decoded, origins: Origins | None = None) -> list[object]: ...
+    def __call__(
+        self,
+        view: Sequence[Message],
+        decoded: Decoded,
+        origins: Origins | None = None,
+        own: OwnItems = NO_OWN_ITEMS,
+    ) -> list[object]: ...
 
 
 class EncodeNew(Protocol):
@@ -60,7 +68,8 @@ class WireFormat(Struct, frozen=True):
     """All infold knows of one provider's wire.
 
     `items_field` names the field of a request body that holds the items, `system_fields` those that may hold the system
-    prompt, `path_endings` how the paths of such requests end. `reply_items` are what a reply adds to the items.
+    prompt, `path_endings` how the paths of such requests end. `reply_items` are what a reply adds to the items:
+    nothing, if it is empty or `is_reply` says that it is something else.
     """
 
     name: str
@@ -72,6 +81,7 @@ class WireFormat(Struct, frozen=True):
     encode: Encode
     encode_new: EncodeNew
     reply_items: Callable[[object], list[object]]
+    is_reply: Callable[[object], bool]
     usage: Callable[[object], Usage | None]
     finish: Callable[[object], Finish | None]
     new_builder: Callable[[], ReplyBuilder]
@@ -81,12 +91,11 @@ class WireFormat(Struct, frozen=True):
     tool_names: Callable[[Item, str], Iterator[str]]
 
     def encode_with_sources(
-        self, view: Sequence[Message], decoded: Decoded
+        self, view: Sequence[Message], decoded: Decoded, own: OwnItems = NO_OWN_ITEMS
     ) -> tuple[list[object], tuple[int | None, ...]]:
         """Return a view as items, and for each the number of the decoded item it is or was made from; `None` for infold's own."""
-        origins: Origins = {}
-        items = self.encode(view, decoded, origins)
-        return items, tuple(origins[id(item)].pop(0) if origins.get(id(item)) else None for item in items)
+        origins: Origins = []
+        return self.encode(view, decoded, origins, own), tuple(origins)
 
     def system_text(self, body: object) -> str:
         """Return the system prompt that a request sends apart from its items, as text."""
@@ -143,8 +152,8 @@ def format_named(name: str) -> WireFormat:
 
 def edited_positions(items: Sequence[object], sources: Sequence[int | None], given: Sequence[object]) -> frozenset[int]:
     """Return the positions of items that are not the given objects they were made from."""
-    pairs = enumerate(zip(items, sources, strict=True))
-    return frozenset([place for place, (item, number) in pairs if number is not None and item is not given[number]])
+    numbered = enumerate(sources)
+    return frozenset([place for place, n in numbered if n is not None and items[place] is not given[n]])
 
 
 def builder_for(format_name: str) -> ReplyBuilder:
@@ -182,7 +191,9 @@ def is_ambiguous(wire: WireFormat, items: Sequence[object]) -> bool:
 
 def format_of_reply(body: object, assumed: WireFormat) -> WireFormat:
     """Return the format that a reply is in; the assumed one if it can be read so, or in no format."""
-    return next((wire for wire in (assumed, *FORMATS) if wire.reply_items(body)), assumed)
+    wires = (assumed, *FORMATS)
+    holding = (wire for wire in wires if wire.reply_items(body))
+    return next(holding, next((wire for wire in wires if wire.is_reply(body)), assumed))
 
 
 def _first_match(items: Sequence[object]) -> WireFormat | None:

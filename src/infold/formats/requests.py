@@ -40,12 +40,38 @@ _UNSTREAMED = {
     ":streamRawPredict": ":rawPredict",
     "/invoke-with-response-stream": "/invoke",
     "/converse-stream": "/converse",
-    "?alt=sse": "",
-    "&alt=sse": "",
 }
 
-_OUTPUT_FIELDS = ("max_completion_tokens", "max_output_tokens", "max_tokens")
-_OUTPUT_CONFIGS = ("generationConfig", "generation_config", "inferenceConfig")
+_OUTPUT_FIELDS = (
+    "max_completion_tokens",
+    "max_output_tokens",
+    "max_tokens",
+    "max_new_tokens",
+    "num_predict",
+    "n_predict",
+)
+_OUTPUT_PATHS = (
+    *((field,) for field in _OUTPUT_FIELDS),
+    ("generationConfig", "maxOutputTokens"),
+    ("generationConfig", "max_output_tokens"),
+    ("generation_config", "max_output_tokens"),
+    ("generation_config", "maxOutputTokens"),
+    ("inferenceConfig", "maxTokens"),
+    (converse.ADDITIONAL, "max_tokens"),
+    ("options", "num_predict"),
+)
+"""Where a body says how long its reply may be, by provider and server; the first that is set counts."""
+
+_THINKING_PATHS = (
+    ("thinking", "budget_tokens"),
+    (converse.ADDITIONAL, "thinking", "budget_tokens"),
+    (converse.ADDITIONAL, "reasoning_config", "budget_tokens"),
+    ("generationConfig", "thinkingConfig", "thinkingBudget"),
+    ("generation_config", "thinking_config", "thinking_budget"),
+    ("reasoning", "max_tokens"),
+    ("thinking_budget",),
+)
+"""Where a body says how much of its reply may be thinking."""
 _HELD_BY_PROVIDER = ("previous_response_id", "conversation", "context_management", "cached_content", "cachedContent")
 _EDITED_FROM = {
     anthropic.NAME: anthropic.edited_from,
@@ -80,7 +106,8 @@ class ProviderRequest(Struct, frozen=True):
     too large is not refused but answered without a part of it. `offers_native`: its provider compacts histories itself, if
     it is asked to. `cache_seconds`: how long it asks the provider's cache to keep it; 0 if it leaves that to the provider.
     `edited_from_tokens`: it asks the provider to clear or compact the history itself, from that many tokens on (0: thinking
-    only); `None` if it does not.
+    only); `None` if it does not. `thinking_tokens`: how much of its answer may be thinking. `is_paid`: its tokens cost money, as
+    far as the server's address and the credential show.
     """
 
     wire: WireFormat
@@ -96,6 +123,8 @@ class ProviderRequest(Struct, frozen=True):
     offers_native: bool = False
     cache_seconds: int = 0
     edited_from_tokens: int | None = None
+    thinking_tokens: int = 0
+    is_paid: bool = True
 
 
 class Unmanaged(Struct, frozen=True):
@@ -130,9 +159,11 @@ def model_in_path(path: str) -> str:
 
 def unstreamed_path(path: str) -> str:
     """Return the path that answers in one piece what this one would stream."""
+    bare, _, query = path.partition("?")
     for streamed, whole in _UNSTREAMED.items():
-        path = path.replace(streamed, whole)
-    return path
+        bare = bare.replace(streamed, whole)
+    kept = "&".join(field for field in query.split("&") if field != "alt=sse")
+    return f"{bare}?{kept}" if kept else bare
 
 
 def read_request(wire: WireFormat, body: object, path: str = "") -> ProviderRequest | Unmanaged:
@@ -168,10 +199,11 @@ def read_request(wire: WireFormat, body: object, path: str = "") -> ProviderRequ
         system=system,
         tools=tools,
         model=model,
-        output_tokens=_output_tokens(body),
+        output_tokens=output_tokens_in(body),
         streams=bool(body.get("stream")) or unstreamed_path(bare) != bare,
         drops_thinking=wire.name in (anthropic.NAME, converse.NAME) and anthropic.drops_thinking(fields),
         edited_from_tokens=edited_from,
+        thinking_tokens=next(filter(None, (_number_at(body, path) for path in _THINKING_PATHS)), 0),
         # A mark on the body itself is the provider's to put on the last message.
         cache_seconds=stated_cache_seconds(body) or marked_seconds([*items, body], system, tools),
     )
@@ -206,6 +238,27 @@ def requested_window(wire: WireFormat, body: Body, headers: Mapping[str, str]) -
 def with_items(body: Body, wire: WireFormat, items: Sequence[object]) -> dict[str, Any]:
     """Return the same request with other messages."""
     return {**body, wire.items_field: list(items)}
+
+
+def output_tokens_in(body: Body) -> int:
+    """Return the most tokens that a body asks for in reply; 0 if it does not say."""
+    return next(filter(None, (_number_at(body, path) for path in _OUTPUT_PATHS)), 0)
+
+
+def with_output(body: Body, output_tokens: int) -> dict[str, Any]:
+    """Return the same request, asking for at most so many tokens in reply, wherever it asks for more."""
+    lowered = dict(body)
+    for first, *rest in (path for path in _OUTPUT_PATHS if _number_at(body, path) > output_tokens):
+        lowered[first] = {**lowered[first], rest[0]: output_tokens} if rest else output_tokens
+    return lowered
+
+
+def _number_at(body: Body, path: Sequence[str]) -> int:
+    """Return the number at a path of fields; 0 if there is none above 0."""
+    value: object = body
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
 
 
 def summary_body(wire: WireFormat, body: Body, request: SummaryRequest, shown: Sequence[object] = ()) -> dict[str, Any]:
@@ -336,10 +389,3 @@ def _provider_history(wire: WireFormat, body: Body, items: Sequence[object], *, 
     types = ("item_reference" if item.keys() == {"id"} else str(item.get("type")) for item in objects)
     held = (kind for kind in types if kind.startswith(_HELD_ITEMS) and kind not in openai_responses.SUMMARY_TYPES)
     return next(fields, next(held, ""))
-
-
-def _output_tokens(body: Body) -> int:
-    config = next((body[name] for name in _OUTPUT_CONFIGS if body.get(name)), None)
-    nested = config.get("maxOutputTokens", config.get("maxTokens")) if isinstance(config, Mapping) else None
-    given = next((body[field] for field in _OUTPUT_FIELDS if body.get(field)), nested)
-    return given if isinstance(given, int) and given > 0 else 0

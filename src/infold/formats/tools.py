@@ -5,7 +5,8 @@ decided elsewhere.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections.abc import Container, Iterable, Iterator, Mapping
 from copy import deepcopy
 from typing import Any, Protocol
 
@@ -115,12 +116,23 @@ _RECALL = _Tool(
 )
 
 
-def recall_tool(format_name: str) -> dict[str, Any]:
+def recall_tool(format_name: str, name: str = RECALL_TOOL_NAME) -> dict[str, Any]:
     """Return the tool as a request of that format offers it: an entry of its `tools`, or of Gemini's `functionDeclarations`.
 
     It is a new object each time, so a caller may change it. Raise `UnknownFormat` for an unknown name.
     """
-    return tool_item(format_name, _RECALL)
+    return tool_item(format_name, _Tool(name, recall_description(name), _RECALL.parameters))
+
+
+def recall_description(name: str) -> str:
+    """Return the tool's description for the model, under that name."""
+    return re.sub(rf"\b{RECALL_TOOL_NAME}\b", lambda _: name, RECALL_DESCRIPTION)
+
+
+def free_recall_name(wanted: str, taken: Container[str]) -> str:
+    """Return a name for the recall tool that no other tool has: the wanted one, or one that is known as infold's."""
+    names = (f"infold{'_' * count}{RECALL_TOOL_NAME}" for count in range(1, 100))
+    return next(name for name in (wanted, *names) if name not in taken)
 
 
 COMPACT_DESCRIPTION = """\

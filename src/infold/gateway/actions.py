@@ -1,33 +1,21 @@
 """What a user does to a session on the page: compact, undo, pin. The next request of its client finds it done."""
 
-from itertools import islice
-
-from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.catalogue import Prices, lookup
-from infold.core.budget import budget_for
-from infold.core.entries import MessageEntry
-from infold.core.messages import AssistantMessage
+from infold.core.budget import Window, budget_for
+from infold.core.messages import ModelRef
 from infold.core.policy import Policy
 from infold.errors import PolicyError, UnknownSession
 from infold.gateway.tenants import TenantSessions
 from infold.ports import SessionKey
+from infold.reports.stored_log import RecordedModel, recorded_model
 from infold.session.compaction import Preview
 from infold.session.session import Session
+from infold.session.settings import SessionSettings
 
 FORMAT = "openai-chat"
 """Any format will do, since nothing is sent from here."""
-
-MOST_READ = 50
-"""Entries that are searched for the model of a session."""
-
-
-class _LastModel(Struct, frozen=True):
-    """The model of a session's newest reply and the window it was requested with; empty and 0 if unknown."""
-
-    model: str = ""
-    window_tokens: int = 0
 
 
 class SessionActions:
@@ -60,14 +48,14 @@ class SessionActions:
 
     def window_of(self, key: SessionKey) -> int | None:
         """Return the window that the newest reply was requested with, or that of its model; `None` if neither is known."""
-        last = self._last_model(key)
-        if last.window_tokens or not last.model:
+        last = self._recorded(key)
+        if last.window_tokens or not last.id:
             return last.window_tokens or None
-        return self._sessions.settings_for(last.model).resolve().window.context_tokens
+        return self._sessions.settings_for(last.id).resolve().window.context_tokens
 
     def working_window_of(self, key: SessionKey) -> int | None:
         """Return the working window set for the model of a session; `None` if none is set."""
-        settings = self._sessions.settings_for(self._last_model(key).model)
+        settings = self._sessions.settings_for(self._recorded(key).id)
         if isinstance(settings.policy, Policy):
             return settings.policy.working_window_tokens
         return settings.working_window if isinstance(settings.working_window, int) else None
@@ -75,7 +63,7 @@ class SessionActions:
     def usable_tokens(self, model: str, window_tokens: int) -> int:
         """Return how much of a model's window of that size infold fills: without the room for the reply, and at most the
         working window."""
-        settings = replace(self._sessions.settings_for(model), window=window_tokens).resolve()
+        settings = self._recorded_settings(RecordedModel(ModelRef("", model), window_tokens)).resolve()
         try:
             return budget_for(settings.window, settings.policy).usable_tokens
         except PolicyError:  # the settings contradict this window; requests report it
@@ -87,26 +75,35 @@ class SessionActions:
 
     def summarises(self, key: SessionKey) -> bool:
         """Whether a configured model writes the summaries of a session."""
-        return self._sessions.settings_for(self._last_model(key).model).summariser is not None
+        return self._sessions.settings_for(self._recorded(key).id).summariser is not None
 
     def _open(self, key: SessionKey) -> Session:
-        last = self._last_model(key)
-        settings = self._sessions.settings_for(last.model, key.tenant)
-        window = settings.window or last.window_tokens or lookup(last.model).entry.context_tokens
+        settings = self._recorded_settings(self._recorded(key), key.tenant)
         recovers = settings.recovers is not False  # its requests come through the gateway
         session = Session(
             self._sessions.store,
             key.session_id,
-            replace(settings, window=window, format=FORMAT, background=False, recovers=recovers),
+            replace(settings, format=FORMAT, background=False, recovers=recovers),
             tenant=key.tenant,
         )
         if session.log.next_sequence == 0:
             raise UnknownSession(key.session_id)
         return session
 
-    def _last_model(self, key: SessionKey) -> _LastModel:
-        for _, entry in islice(self._sessions.store.newest_first(key), MOST_READ):
-            reply = entry.message if isinstance(entry, MessageEntry) else None
-            if isinstance(reply, AssistantMessage) and (reply.model is not None or reply.window_tokens):
-                return _LastModel("" if reply.model is None else reply.model.id, reply.window_tokens)
-        return _LastModel()
+    def _recorded_settings(self, last: RecordedModel, tenant: str | None = None) -> SessionSettings:
+        """Return the settings of a session whose last reply came from that model, in that window.
+
+        The recorded window wins over a stated one, which counts for the requests that this gateway manages from now on.
+        """
+        settings, entry = self._sessions.settings_for(last.id, tenant), lookup(last.id).entry
+        if not last.window_tokens:
+            return replace(settings, window=settings.window or entry.context_tokens)
+        policy = settings.policy
+        if isinstance(policy, Policy) and policy.usable == "scaled-reserve":
+            policy = replace(policy, window_tokens=None)
+        own = Window(entry.context_tokens, entry.input_tokens, entry.output_tokens)
+        is_own = last.window_tokens == own.context_tokens
+        return replace(settings, window=own if is_own else last.window_tokens, policy=policy)
+
+    def _recorded(self, key: SessionKey) -> RecordedModel:
+        return recorded_model(self._sessions.store, key)

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 
 from msgspec import Struct
+from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -13,7 +14,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from infold.errors import InfoldError
-from infold.gateway.auth import Auth
+from infold.gateway.auth import Auth, GatewayTokens
 from infold.gateway.event_hub import EventHub
 from infold.gateway.relay import Relay
 from infold.gateway.request_body import GatewayLimits
@@ -27,7 +28,10 @@ READY_SECONDS = 5.0
 
 
 class Gateway(Struct, frozen=True, kw_only=True):
-    """The parts of a gateway; without a token it answers to `allowed_hosts` and to the names of this machine."""
+    """The parts of a gateway; without a token it answers to `allowed_hosts` and to the names of this machine.
+
+    `token` is that of clients. `pages`, which show the sessions of all tenants, and counters need `page_token` if either is set.
+    """
 
     upstreams: Upstreams
     tenants: Tenants
@@ -35,6 +39,7 @@ class Gateway(Struct, frozen=True, kw_only=True):
     hub: EventHub
     limits: GatewayLimits = GatewayLimits()
     token: str = ""
+    page_token: str = ""
     pages: Sequence[BaseRoute] = ()
     content_policy: str = "default-src 'none'; frame-ancestors 'none'"
     allowed_hosts: Sequence[str] = ()
@@ -43,17 +48,19 @@ class Gateway(Struct, frozen=True, kw_only=True):
 def application(gateway: Gateway) -> Starlette:
     """Build the application; requests to any path that is not one of the gateway's own are relayed."""
     sender = Sender(gateway.limits)
+    tokens = GatewayTokens(gateway.token, gateway.page_token)
     own = [
         Route("/healthz", _alive),
         Route("/readyz", partial(_ready, gateway.sessions.store)),
         Route("/metrics", partial(_metrics, gateway.hub)),
         *gateway.pages,
     ]
-    relay = Relay(sender, gateway.upstreams, gateway.tenants, gateway.sessions, hub=gateway.hub, limits=gateway.limits)
+    upstreams = replace(gateway.upstreams, tokens=tokens)
+    relay = Relay(sender, upstreams, gateway.tenants, gateway.sessions, hub=gateway.hub, limits=gateway.limits)
     auth = Middleware(
         Auth,
         relay=relay,
-        token=gateway.token,
+        tokens=tokens,
         content_policy=gateway.content_policy,
         pages=own,
         allowed_hosts=gateway.allowed_hosts,

@@ -1,10 +1,13 @@
 """Authentication: which requests the gateway accepts, and what browsers may do with its pages.
 
-On loopback no token is needed. With a token, every request but the health checks must carry it: in a header, in the path
-(`/t/TOKEN/v1/…`, for agents that can set only a base URL), or in a cookie, which the log-in page sets, and so does opening a page
-by such a path. Without a token the gateway answers only to names of this machine and of the settings, so that a foreign site
-cannot reach it under its own name, and the API refuses what a browser sends for another site. Changes on the pages must be
-requested from the pages. What is not HTTP/1.1 with one clear length is refused here too.
+On loopback no token is needed. Otherwise there are two: clients have one for the API, and the operator has one for the pages
+and counters, which are about the sessions of all tenants. Neither opens what the other does; with the clients' alone the pages
+are closed. Every request but the health checks must carry its token: in a header, in the path (`/t/TOKEN/v1/…`, for agents that
+can set only a base URL), or in a cookie, which the log-in page sets, and so does opening a page by such a path.
+
+Without a token the gateway answers only to names of this machine and of the settings, so that a foreign site cannot reach it
+under its own name, and the API refuses what a browser sends for another site. Changes on the pages must be requested from the
+pages. What is not HTTP/1.1 with one clear length is refused here too.
 """
 
 import hmac
@@ -14,8 +17,9 @@ from functools import cache
 from html import escape
 from importlib.resources import files
 from ipaddress import ip_address
-from urllib.parse import SplitResult, parse_qs, urlsplit
+from urllib.parse import SplitResult, parse_qs, quote, unquote, unquote_to_bytes, urlsplit
 
+from msgspec import Struct
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
@@ -45,6 +49,14 @@ LOGIN_LIMITS = GatewayLimits(body_bytes=4_096, body_seconds=10.0)
 _TOKEN = re.compile(r"[A-Za-z0-9._~-]*")
 """Characters that need no escaping in a path, a header and a cookie."""
 
+_WORD = re.compile(_TOKEN.pattern.replace("*", "+").encode())
+
+_TOKEN_PATH = re.compile(rb"/(?:t|%74)/([^/]*)(?:/|$)")
+"""The beginning of a path with a token, as it was written."""
+
+MOST_ENCODINGS = 3
+"""How often percent-encoding may be repeated and still be read: proxies and servers in a row each decode once."""
+
 PAGE_HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -59,29 +71,48 @@ FOREIGN_NAME = (
     "Without INFOLD_TOKEN the gateway answers to names of this machine only. Use http://127.0.0.1, add the host to "
     "gateway.allowed_hosts, or set INFOLD_TOKEN."
 )
+CLOSED_PAGES = (
+    "The pages show the sessions of all callers, so INFOLD_TOKEN does not open them. Start the gateway with INFOLD_PAGE_TOKEN, "
+    "and present that."
+)
 FOREIGN_SITE = "Without INFOLD_TOKEN the gateway takes no request from a web page of another site. Set INFOLD_TOKEN."
 CLOSE = {"connection": "close"}
 NO_SOCKETS = {"connection": "close, upgrade", "upgrade": "HTTP/1.1"}
 """Headers of a 426, which must name a protocol that is supported."""
 
 TOKEN_SCOPE = "infold.token"
-"""The key in a request's scope that says whether a token is required, for the pages to show."""
+"""The key in a request's scope that says whether clients need a token, for the pages to show."""
 
 _OWN_PATH = re.compile(r"/(?![/\\])[^\s\\\x00-\x1f]*")
 """A path of this server; browsers take two leading slashes, of either kind, for another server."""
 
 
-def check_address(host: str, token: str) -> None:
-    """Raise `UsageError` for a token that cannot be sent, and for a public address without a token of some length."""
-    if not _TOKEN.fullmatch(token):
-        raise UsageError(
-            "INFOLD_TOKEN may hold letters, digits and . _ ~ - only, for it stands in addresses; choose another"
-        )
-    if host not in LOOPBACK and len(token) < SHORTEST_TOKEN:
-        raise UsageError(
-            f"{host} can be reached by others; set INFOLD_TOKEN to a random text of {SHORTEST_TOKEN} characters or more, "
-            "or listen on 127.0.0.1"
-        )
+def check_address(host: str, token: str, page_token: str = "") -> None:
+    """Raise `UsageError` for a token that cannot be sent, and for a public address with a token that is missing or short."""
+    for name, given in (("INFOLD_TOKEN", token), ("INFOLD_PAGE_TOKEN", page_token)):
+        if not _TOKEN.fullmatch(given):
+            raise UsageError(
+                f"{name} may hold letters, digits and . _ ~ - only, for it stands in addresses; choose another"
+            )
+        is_needed = bool(given) or name == "INFOLD_TOKEN"
+        if host not in LOOPBACK and is_needed and len(given) < SHORTEST_TOKEN:
+            raise UsageError(
+                f"{host} can be reached by others; set {name} to a random text of {SHORTEST_TOKEN} characters or more, "
+                "or listen on 127.0.0.1"
+            )
+
+
+class GatewayTokens(Struct, frozen=True):
+    """The token of clients and that of the pages; empty if none is needed."""
+
+    clients: str = ""
+    pages: str = ""
+
+    def are_in(self, value: bytes) -> bool:
+        """Whether a part of a request holds a token, also in percent-encoding; one too short for a public address, as a word."""
+        tokens = [token.encode() for token in (self.clients, self.pages) if token]
+        written = decode_percent(value) if tokens else b""
+        return any(token in (written if len(token) >= SHORTEST_TOKEN else _WORD.findall(written)) for token in tokens)
 
 
 class Auth:
@@ -95,14 +126,15 @@ class Auth:
         app: ASGIApp,
         *,
         relay: ASGIApp,
-        token: str = "",
+        tokens: GatewayTokens = GatewayTokens(),  # noqa: B008
         content_policy: str = "default-src 'none'",
         pages: Sequence[BaseRoute] = (),
         allowed_hosts: Collection[str] = (),
     ) -> None:
         self._app = app
         self._relay = relay
-        self._token = token.encode()
+        self._token = tokens.clients.encode()
+        self._page_token = tokens.pages.encode()
         self._policy = content_policy
         self._pages = pages
         self._hosts = frozenset(name.lower() for name in allowed_hosts)
@@ -128,24 +160,28 @@ class Auth:
         problem = _refuse_malformed(request)
         if problem is not None or path in OPEN_PATHS or path.startswith(STYLE):
             return problem
-        if is_page and self._token and path == LOGIN_PATH:
+        if is_page and self._page_token and path == LOGIN_PATH:
             return await self._login(request)
         refusal = self._refuse_stranger(request, named, is_page=is_page)
         if refusal is not None:
             return refusal
         if _asks_for_socket(request):
             return _refuse_socket()
-        is_entering = is_page and _is_browsing(request) and self._is_token(named)
+        is_entering = is_page and _is_browsing(request) and _is_token(named, self._page_token)
         return self._enter(request, _path_of(request)) if is_entering else None
 
     def _refuse_stranger(self, request: Request, named: str, *, is_page: bool) -> Response | None:
         """Return the answer to a client without access; `None` for any other."""
-        if not self._token and not self._is_addressed(request):
+        token = self._page_token if is_page else self._token
+        if is_page and self._token and not token:
+            return _refuse(403, CLOSED_PAGES)
+        if not token and not self._is_addressed(request):
             return _refuse(403, FOREIGN_NAME)
-        if not self._knows(request, named):
+        if token and not _knows(request, named, token):
             is_person = is_page and request.method == "GET"
+            variable = "INFOLD_PAGE_TOKEN" if is_page else "INFOLD_TOKEN"
             form = _login_form(_path_of(request), status=401)
-            return form if is_person else _refuse(401, "a token is needed, as INFOLD_TOKEN has it")
+            return form if is_person else _refuse(401, f"a token is needed, as {variable} has it")
         if is_page and request.method not in ("GET", "HEAD") and not _is_own(request):
             return _refuse(403, "what changes anything must be asked for from the gateway's own pages")
         if not is_page and not self._token and not _is_own(request):
@@ -166,15 +202,6 @@ class Auth:
             return True
         return any(route.matches(scope)[0] is not Match.NONE for route in self._pages)
 
-    def _knows(self, request: Request, named: str) -> bool:
-        if not self._token:
-            return True
-        given = (named, request.headers.get(TOKEN_HEADER, ""), _cookie(request.headers))
-        return any([self._is_token(one) for one in given])  # noqa: C419 - all of them, in constant time
-
-    def _is_token(self, given: str) -> bool:
-        return bool(self._token) and hmac.compare_digest(given.encode("utf-8", "replace"), self._token)
-
     async def _login(self, request: Request) -> Response:
         if request.method != "POST" or not _is_own(request):
             return _login_form("/")
@@ -183,7 +210,7 @@ class Auth:
             return _refuse(form.status, form.message)
         fields = parse_qs(form.decode("utf-8", "replace"))
         following = _own_path(fields.get("next", [""])[0])
-        if not self._is_token(fields.get("token", [""])[0]):
+        if not _is_token(fields.get("token", [""])[0], self._page_token):
             return _login_form(following, problem=WRONG, status=401)
         return self._enter(request, following)
 
@@ -191,7 +218,7 @@ class Auth:
         """Redirect to a page, with the cookie that gives access to it."""
         response = RedirectResponse(following, 303)
         is_secure = request.scope.get("scheme") == "https"
-        token = self._token.decode()
+        token = self._page_token.decode()
         response.set_cookie(COOKIE, token, httponly=True, samesite="strict", secure=is_secure, path="/")
         return response
 
@@ -209,14 +236,33 @@ class Auth:
         return sending
 
 
+def decode_percent(value: bytes) -> bytes:
+    """Return what programs behind the gateway may read: percent-encoding removed, also where it was applied repeatedly."""
+    for _ in range(MOST_ENCODINGS):
+        value = unquote_to_bytes(value)
+    return value
+
+
 def _without_token(scope: Scope) -> tuple[Scope, str]:
-    """Return the request with the token removed from its path, and the token."""
-    path: str = scope["path"]
-    if not path.startswith("/t/"):
+    """Return the request without the token that its path begins with, in any encoding and if repeated, and the token."""
+    raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
+    token: bytes | None = None
+    while (found := _TOKEN_PATH.match(raw)) and token in (None, unquote_to_bytes(found[1])):
+        token = unquote_to_bytes(found[1])
+        raw = b"/" + raw[found.end() :]
+    if token is None:
         return scope, ""
-    token, _, rest = path[3:].partition("/")
-    raw: bytes = scope.get("raw_path") or path.encode()
-    return {**scope, "path": f"/{rest}", "raw_path": b"/" + raw[3:].partition(b"/")[2]}, token
+    return {**scope, "path": unquote(raw.decode("latin-1")), "raw_path": raw}, token.decode("utf-8", "replace")
+
+
+def _knows(request: Request, named: str, token: bytes) -> bool:
+    """Whether a request carries a token in the path, in the header or in the cookie."""
+    given = (named, request.headers.get(TOKEN_HEADER, ""), _cookie(request.headers))
+    return any([_is_token(one, token) for one in given])  # noqa: C419 - all of them, in constant time
+
+
+def _is_token(given: str, token: bytes) -> bool:
+    return bool(token) and hmac.compare_digest(given.encode("utf-8", "replace"), token)
 
 
 def _login_form(following: str, *, problem: str = "", status: int = 200) -> Response:

@@ -24,7 +24,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
 from infold.core.events import FailedOpen, NotManaged
-from infold.errors import BrokenInput, InfoldError, StoreError, UsageError
+from infold.errors import BrokenInput, InfoldError, PromptTooLarge, StoreError, UsageError
 from infold.formats.codec import MalformedError
 from infold.formats.overflow import Overflow
 from infold.formats.requests import Unmanaged, format_of_path
@@ -35,12 +35,13 @@ from infold.gateway.upstream import (
     ENCODING,
     NOTE_HEADER,
     THE_CLIENTS,
+    BadReply,
+    BadTarget,
     Headers,
     Outgoing,
     Sender,
     Upstreams,
     by_name,
-    forwarded,
     returned,
     uncompressed_reply,
     with_betas,
@@ -72,6 +73,7 @@ class _Incoming(Struct, frozen=True):
     encoding: str
     raw: bytes
     tenant: str
+    account: str
     outgoing: Outgoing
 
     def relayed(self, why: str) -> "_Outbound":
@@ -87,12 +89,18 @@ class _Outbound(Struct, frozen=True):
     note: str
     managed: ManagedRequest | None = None
 
+    @property
+    def full_note(self) -> str:
+        """The note, and whether the output limit was lowered, which a recovery may change."""
+        return self.note if self.managed is None else f"{self.note}{self.managed.output_note}"
+
 
 class _Exchange:
     """One request and what became of it, as far as that is reported: its status is read from what is sent."""
 
-    def __init__(self, scope: Scope, send: Send) -> None:
+    def __init__(self, scope: Scope, send: Send, path: str) -> None:
         self.scope = scope
+        self.path = path
         self.outbound: _Outbound | Refusal | None = None
         self.problem = ""
         self._send = send
@@ -112,10 +120,10 @@ class _Exchange:
         usage = None if managed is None else managed.usage
         return ServedRequest(
             self.scope["method"],
-            self.scope["path"],
+            self.path,
             self._status,
             round((monotonic() - self._began) * 1000),
-            outbound.note if isinstance(outbound, _Outbound) else "refused",
+            outbound.full_note if isinstance(outbound, _Outbound) else "refused",
             (managed.session_id or "") if managed is not None else "",
             None if usage is None else usage.prompt,
             None if usage is None else usage.output + usage.reasoning,
@@ -146,7 +154,8 @@ class Relay:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, whatever its method and path; once it is sent, a disconnect of the client cancels it."""
-        exchange = _Exchange(scope, send)
+        path: str = scope["path"]
+        exchange = _Exchange(scope, send, "/…" if self._upstreams.tokens.are_in(path.encode()) else path)
         try:
             outbound = exchange.outbound = await self._prepare(Request(scope, receive))
             if isinstance(outbound, Refusal):
@@ -165,11 +174,11 @@ class Relay:
             exchange.problem = f"{outbound.outgoing.url.host}: {type(error).__name__}"
             await refuse(Refusal(504, problem))(exchange.scope, receive, exchange.send)
         except httpx2.HTTPError as error:
-            problem = f"the upstream could not be reached or broke off ({type(error).__name__})"
+            problem = f"the upstream could not be reached or broke off ({type(error).__name__}); try again, or check its address"
+            if isinstance(error, BadReply):
+                problem = f"{error} Report this to the operator of the upstream."
             exchange.problem = f"{outbound.outgoing.url.host}: {type(error).__name__}"
-            await refuse(Refusal(502, f"{problem}; try again, or check its address"))(
-                exchange.scope, receive, exchange.send
-            )
+            await refuse(Refusal(502, problem))(exchange.scope, receive, exchange.send)
         else:
             session_id = None if managed is None else managed.session_id
             exchange.problem = reply.error_kind() if reply.status >= 400 else ""
@@ -177,16 +186,16 @@ class Relay:
 
     async def _fetch(self, outbound: _Outbound) -> "tuple[ObservedReply, str]":
         """Return the reply to a request, recovered from refusals for its size, and the note for the client."""
-        managed, note = outbound.managed, outbound.note
+        managed = outbound.managed
         reply = await self._send(outbound.outgoing, outbound.content, managed)
         while managed and (overflow := reply.overflow) is not None and managed.may_recover(overflow):
             problem = await self._recover(reply, managed, overflow)
             if problem:
-                return reply, f"{note}; not recovered: {problem}"
+                return reply, f"{outbound.full_note}; not recovered: {problem}"
             await reply.aclose()
             again = replace(outbound.outgoing, headers=without(outbound.outgoing.headers, *THE_CLIENTS))
             reply = await self._send(again, managed.content, managed)
-        return reply, note
+        return reply, outbound.full_note
 
     # On the way out.
 
@@ -197,21 +206,26 @@ class Relay:
         headers = by_name(request.headers.raw)
         target: bytes = request.scope.get("raw_path") or request.scope["path"].encode()
         try:
-            url = self._upstreams.url_for(target, request.scope["query_string"], headers)
+            outgoing = self._upstreams.outgoing(
+                request.method, target, request.scope["query_string"], tuple(request.headers.raw)
+            )
         except UsageError as error:
             return Refusal(503, str(error))
-        except (httpx2.InvalidURL, ValueError):
-            return Refusal(400, "the path cannot be sent on; check the base URL of your client")
+        except BadTarget as error:
+            return Refusal(400, str(error))
         try:
             tenant = self._tenants.of(headers, request.query_params)
         except UsageError as error:
             return Refusal(400, str(error))
-        outgoing = Outgoing(request.method, url, forwarded(request.headers.raw))
         encoding = ", ".join(request.headers.getlist("content-encoding"))
-        return await self._manage(_Incoming(request.scope["path"], headers, encoding, raw, tenant, outgoing))
+        account = self._tenants.account_of(headers, request.query_params)
+        return await self._manage(_Incoming(request.scope["path"], headers, encoding, raw, tenant, account, outgoing))
 
-    async def _manage(self, incoming: _Incoming) -> _Outbound:
-        """Prepare a request in a thread; relay it as it was received if that fails, or if it has no history."""
+    async def _manage(self, incoming: _Incoming) -> _Outbound | Refusal:
+        """Prepare a request in a thread; relay it as it was received if that fails, or if it has no history.
+
+        It is refused only if no provider could answer it.
+        """
         if incoming.outgoing.method != "POST":
             return incoming.relayed("not a conversation")
         if format_of_path(incoming.path) is None:
@@ -223,7 +237,7 @@ class Relay:
         except RuntimeError as error:  # no thread can be started
             return incoming.relayed(self._report(error, None))
 
-    def _begin(self, incoming: _Incoming) -> _Outbound:
+    def _begin(self, incoming: _Incoming) -> _Outbound | Refusal:
         """Parse and prepare a request; this blocks and runs in a thread."""
         outgoing, name = incoming.outgoing, None
         try:
@@ -232,9 +246,11 @@ class Relay:
                 if parsed.is_history:
                     self._hub.observe(NotManaged(incoming.headers.get(SESSION_HEADER, ""), parsed.why))
                 return incoming.relayed(parsed.why)
-            name = parsed.session_name
-            server = UpstreamServer(str(outgoing.url), partial(self._sender.look_up, outgoing))
+            name, parsed = parsed.session_name, replace(parsed, account=incoming.account)
+            server = UpstreamServer(str(outgoing.url), partial(self._sender.look_up, outgoing), outgoing.base)
             managed = self._sessions.begin(incoming.tenant, parsed, partial(self._sender.ask, outgoing), server)
+        except PromptTooLarge as error:
+            return Refusal(400, str(error))
         except Exception as error:  # the request is the client's and is sent whatever fails here
             return incoming.relayed(self._report(error, name))
         if parsed.relayed:

@@ -11,7 +11,7 @@ import hmac
 import logging
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -26,19 +26,17 @@ from infold.gateway.event_hub import EventHub
 from infold.observers.bus import Bus
 from infold.ports import FullStore
 from infold.proxy.managed_request import ManagedRequest, Send, UpstreamServer
-from infold.proxy.request import ParsedRequest
+from infold.proxy.request import CREDENTIAL_HEADERS, ParsedRequest
 from infold.proxy.sessions import RecentlyUsed, SessionPool, StoreCircuitBreaker
 from infold.session.process_settings import settings_from
 from infold.session.settings import SessionSettings
 from infold.session.threads import LoopCallbacks, ThreadBridge
 from infold.settings import Settings
+from infold.settings.schema import make_private_folder
 
 TENANT_HEADER = "x-infold-tenant"
 SHORTEST_SECRET = 16
 """Characters of a client's own secret; providers' keys are longer."""
-
-_CREDENTIALS = ("authorization", "x-api-key", "x-goog-api-key", "api-key")
-"""Headers in which providers take credentials; Gemini also takes one in the query."""
 
 SECRET_BYTES = 32
 
@@ -72,7 +70,7 @@ class Tenants:
         """
         if self._fixed is not None:
             return self._fixed
-        given = [*(headers.get(name, "") for name in _CREDENTIALS), query.get("key", "")]
+        given = _credentials(headers, query)
         named = headers.get(TENANT_HEADER, "")
         if named and len(named) < SHORTEST_SECRET:
             raise UsageError(
@@ -83,10 +81,20 @@ class Tenants:
             given = (
                 [_replace_credential(one, named) for one in given] if any(given) else [f"Bearer {named}", *given[1:]]
             )
-        credential = "\n".join(given)
-        if not credential.strip():
-            return "anonymous"
-        return hmac.new(self._secret, credential.encode("utf-8", "replace"), hashlib.sha256).hexdigest()[:32]
+        return self._hash(given) or "anonymous"
+
+    def account_of(self, headers: Mapping[str, str], query: Mapping[str, str]) -> str:
+        """Return a keyed hash of the credential that a request is sent with, whichever tenant it belongs to; empty if none."""
+        return self._hash(_credentials(headers, query))
+
+    def _hash(self, given: Sequence[str]) -> str:
+        if not any(one.strip() for one in given):
+            return ""
+        return hmac.new(self._secret, "\n".join(given).encode("utf-8", "replace"), hashlib.sha256).hexdigest()[:32]
+
+
+def _credentials(headers: Mapping[str, str], query: Mapping[str, str]) -> list[str]:
+    return [*(headers.get(name, "") for name in CREDENTIAL_HEADERS), query.get("key", "")]
 
 
 def _replace_credential(credential: str, named: str) -> str:
@@ -128,7 +136,7 @@ def _secret_file(database: Path) -> bytes:
 
 def _create_secret(path: Path) -> None:
     """Create the secret file atomically, mode 0600."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_private_folder(path.parent)
     with NamedTemporaryFile("w", dir=path.parent, prefix=f"{path.name}.") as file:
         file.write(secrets.token_hex(SECRET_BYTES))
         file.flush()
@@ -149,18 +157,25 @@ def _read_secret(path: Path) -> bytes:
 class TenantSessions:
     """The sessions of all tenants; the session of a request is looked for among those of its tenant only.
 
-    `threads` are those in which sessions run, which block.
+    `threads` are those in which sessions run, which block. `for_requests` are the settings of what clients send, if they are
+    not those of stored sessions: one model that answers every request states its window there.
     """
 
-    def __init__(self, store: FullStore, settings: Settings, hub: EventHub, plugins: tuple[object, ...] = ()) -> None:
+    def __init__(
+        self,
+        store: FullStore,
+        settings: Settings,
+        hub: EventHub,
+        plugins: tuple[object, ...] = (),
+        *,
+        for_requests: Settings | None = None,
+    ) -> None:
         self.store = store
         self.threads = ThreadBridge()
-        self._settings = settings
         self._hub = hub
-        self._plugins = plugins
-        self._differs_by_model = any(layer.scope == "model" for layer in settings.layers)
-        self._default = self._resolve("")
-        lookup(self._default.model or "")  # reads the catalogue before the first request
+        self._stored = _SettingsByModel(settings, plugins)
+        self._requested = self._stored if for_requests is None else _SettingsByModel(for_requests, plugins)
+        lookup(self._stored.of("").model or "")  # reads the catalogue before the first request
         self._pools: RecentlyUsed[SessionPool] = RecentlyUsed(MOST_POOLS)
         self._lock = Lock()
         self._logged: set[str] = set()
@@ -184,20 +199,16 @@ class TenantSessions:
         self.threads.close()
 
     def settings_for(self, model: str, tenant: str | None = None) -> SessionSettings:
-        """Return the settings of a tenant's sessions with a model; summaries are written in the background by default."""
-        default = self._default
-        own = self._resolve(model) if self._differs_by_model else replace(default, model=model or default.model)
-        return replace(own, on_event=partial(self._hub.observe, tenant=tenant))
+        """Return the settings of a tenant's stored sessions with a model."""
+        return self._observed(self._stored.of(model), tenant)
 
-    def _resolve(self, model: str) -> SessionSettings:
-        given = settings_from(self._settings, model=model or None, plugins=self._plugins)
-        background = self._settings.for_session(model=model or None).values["compaction.background"]
-        return replace(given, background=given.background or background.origin == "default")
+    def _observed(self, settings: SessionSettings, tenant: str | None) -> SessionSettings:
+        return replace(settings, on_event=partial(self._hub.observe, tenant=tenant))
 
     def _open_pool(self, tenant: str, model: str) -> SessionPool:
         return SessionPool(
             self.store,
-            self.settings_for(model, tenant),
+            self._observed(self._requested.of(model), tenant),
             tenant,
             most_open=MOST_OPEN,
             breaker=self._breaker,
@@ -216,3 +227,23 @@ class TenantSessions:
             model[:LONGEST_LOGGED],
             f"{ASSUMED_CONTEXT_TOKENS:,}",
         )
+
+
+class _SettingsByModel:
+    """Session settings by model; summaries are written in the background by default."""
+
+    def __init__(self, settings: Settings, plugins: tuple[object, ...]) -> None:
+        self._settings = settings
+        self._plugins = plugins
+        self._differs = any(layer.scope == "model" for layer in settings.layers)
+        self._default = self._resolve("")
+
+    def of(self, model: str) -> SessionSettings:
+        """Return the settings of sessions with a model; an empty name stands for that of the settings."""
+        default = self._default
+        return self._resolve(model) if self._differs else replace(default, model=model or default.model)
+
+    def _resolve(self, model: str) -> SessionSettings:
+        given = settings_from(self._settings, model=model or None, plugins=self._plugins)
+        background = self._settings.for_session(model=model or None).values["compaction.background"]
+        return replace(given, background=given.background or background.origin == "default")

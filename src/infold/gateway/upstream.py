@@ -12,7 +12,7 @@ import asyncio
 import re
 import select
 import ssl
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from math import inf
@@ -26,9 +26,8 @@ from msgspec import Struct
 from infold.catalogue.served import Question
 from infold.errors import UsageError
 from infold.formats.requests import BETA_HEADER, add_betas, unstreamed_path
-from infold.gateway.auth import COOKIE, TOKEN_HEADER
+from infold.gateway.auth import COOKIE, GatewayTokens, decode_percent
 from infold.gateway.request_body import GatewayLimits, ReplyDecoder
-from infold.gateway.tenants import TENANT_HEADER
 from infold.proxy.managed_request import OwnRequest, UpstreamReply
 from infold.proxy.request import SESSION_HEADER
 
@@ -42,30 +41,113 @@ _BEDROCK, _VERTEX = "/model/", "/publishers/anthropic/"
 _HEADERS = (("anthropic-version", "anthropic"), ("x-goog-api-key", "gemini"))
 _GEMINI_METHOD = re.compile(r"/models/[^/]+:\w+$")
 _VERSION = re.compile(rb"/v\d\w*(?=/|$)")
+_SEPARATOR, _DOTS = re.compile(rb"[/\\]"), (b".", b"..")
+
+
+Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
+"""Headers, byte for byte, repeated ones included."""
+
+
+class BadTarget(ValueError):
+    """A path or query that is not sent to an upstream; the message, which does not repeat it, says why and what to do."""
+
+
+class Outgoing(Struct, frozen=True):
+    """A request to an upstream, without its body; `base` is the upstream's own URL, as the settings have it."""
+
+    method: str
+    url: httpx2.URL
+    headers: Headers
+    base: str = ""
 
 
 class Upstreams(Struct, frozen=True):
-    """The base URL of each provider; `default` is for providers without one: the embedded model, if any."""
+    """The base URL of each provider that is routed; `tokens` are the gateway's own, which reach no upstream."""
 
     named: Mapping[str, str]
-    default: str = ""
+    tokens: GatewayTokens = GatewayTokens()
 
-    def url_for(self, target: bytes, query: bytes, headers: Mapping[str, str]) -> httpx2.URL:
-        """Return the URL for a request's path, which is as the client wrote it.
+    def outgoing(self, method: str, target: bytes, query: bytes, headers: Headers) -> Outgoing:
+        """Return a client's request as it goes to its upstream; `target` is the path as the client wrote it.
 
-        Raise `UsageError` if no upstream is set for it, and `ValueError` if it is not a path.
+        Raise `UsageError` if no upstream is set for it, and `BadTarget` if it cannot be sent.
         """
-        if not target.startswith(b"/"):
-            raise ValueError("a path begins with a slash")
+        base = self.base_for(target, by_name(headers))
+        return Outgoing(method, self.url_for(base, target, query), forwarded(headers, self.tokens), base)
+
+    def base_for(self, target: bytes, headers: Mapping[str, str]) -> str:
+        """Return the base URL of the provider whose API a request is for; raise `UsageError` if none is set."""
         provider = provider_of(target.decode("latin-1"), headers)
-        base = self.named.get(provider, self.default)
+        base = self.named.get(provider, "")
         if not base:
             raise UsageError(
                 f"no upstream is set for {provider}; set upstreams.{provider}.base_url, INFOLD_UPSTREAMS_"
                 f"{provider.upper()}_BASE_URL, or start with --upstream {provider}=URL"
             )
-        url = _url(base, target)
-        return url.copy_with(raw_path=url.raw_path + b"?" + query) if query else url
+        return base
+
+    def url_for(self, base: str, target: bytes, query: bytes) -> httpx2.URL:
+        """Return the URL of a request at a base; fields of the query that hold a token are left out. Raise `BadTarget`."""
+        if self.tokens.are_in(target):
+            raise BadTarget("The path holds the gateway's token, which is not sent on. Begin the path with /t/TOKEN/.")
+        if self.tokens.are_in(query):
+            query = b"&".join(field for field in query.split(b"&") if not self.tokens.are_in(field))
+        try:
+            url = _url(base, target)
+            return url.copy_with(raw_path=url.raw_path + b"?" + query) if query else url
+        except (httpx2.InvalidURL, UnicodeDecodeError) as error:
+            raise BadTarget("The path cannot be sent on. Check the base URL of your client.") from error
+
+
+def own_url(url: httpx2.URL, path_suffix: str) -> httpx2.URL:
+    """Return where a request of infold's own goes: that of a client's request, answered in one piece, with a longer path."""
+    path, mark, query = unstreamed_path(url.raw_path.decode("ascii")).partition("?")
+    longer = f"{path.rstrip('/')}{path_suffix}" if path_suffix else path
+    return url.copy_with(raw_path=f"{longer}{mark}{query}".encode())
+
+
+class Client(Struct, frozen=True):
+    """A program that speaks as a provider's clients do, and the line that points it at a gateway's `{base}`."""
+
+    provider: str
+    name: str
+    template: str
+
+    def line(self, base: str) -> str:
+        """Return the line for a gateway at that address."""
+        return self.template.replace("{base}", base)
+
+
+CLIENTS = (
+    Client("openai", "OpenAI SDK", 'OpenAI(base_url="{base}/v1"), or OPENAI_BASE_URL={base}/v1'),
+    Client("anthropic", "Anthropic SDK", 'Anthropic(base_url="{base}")'),
+    Client("anthropic", "Claude Code", "ANTHROPIC_BASE_URL={base} claude"),
+    Client("openai", "OpenCode", '"provider": {"openai": {"options": {"baseURL": "{base}/v1"}}}   in opencode.json'),
+    Client(
+        "openai",
+        "Codex",
+        """codex -c model_provider=infold -c 'model_providers.infold={name="infold", base_url="{base}/v1", """
+        """env_key="OPENAI_API_KEY", wire_api="responses"}'""",
+    ),
+    Client("openai", "pi", '"providers": {"openai": {"baseUrl": "{base}/v1"}}   in ~/.pi/agent/models.json'),
+    Client("gemini", "Gemini CLI", "GOOGLE_GEMINI_BASE_URL={base} gemini"),
+    Client("bedrock", "Claude Code", "CLAUDE_CODE_USE_BEDROCK=1 ANTHROPIC_BEDROCK_BASE_URL={base} claude"),
+    Client("vertex", "Claude Code", "CLAUDE_CODE_USE_VERTEX=1 ANTHROPIC_VERTEX_BASE_URL={base}/v1 claude"),
+)
+
+PUBLIC_ADDRESSES = {
+    "anthropic": "https://api.anthropic.com",
+    "openai": "https://api.openai.com",
+    "gemini": "https://generativelanguage.googleapis.com",
+    "bedrock": "https://bedrock-runtime.us-east-1.amazonaws.com",
+    "vertex": "https://us-east5-aiplatform.googleapis.com/v1",
+}
+"""An example of an upstream for each provider, the most used first."""
+
+
+def upstream_options(routed: Collection[str]) -> Iterator[str]:
+    """Yield the options that would route the other providers."""
+    return (f"--upstream {name}={url}" for name, url in PUBLIC_ADDRESSES.items() if name not in routed)
 
 
 def provider_of(path: str, headers: Mapping[str, str]) -> str:
@@ -94,8 +176,13 @@ def is_address(url: str) -> bool:
 def _url(base: str, target: bytes) -> httpx2.URL:
     """Return the URL of a path at a base, without the query, which may hold a credential and must not be cached.
 
-    A version at the end of the base replaces the one that the path begins with.
+    A version at the end of the base replaces the one that the path begins with. Raise `BadTarget` for a path that begins with
+    no slash, which could become part of a host, and for dot segments, by which it could leave the base.
     """
+    if not target.startswith(b"/"):
+        raise BadTarget("The request names no path that begins with a slash. Check the base URL of your client.")
+    if any(segment.partition(b";")[0] in _DOTS for segment in _SEPARATOR.split(decode_percent(target))):
+        raise BadTarget("The path has a dot segment (. or .., also as %2e). Send the path without it.")
     url = httpx2.URL(base)
     path = url.raw_path.partition(b"?")[0].rstrip(b"/")
     versions = list(_VERSION.finditer(path))
@@ -105,9 +192,7 @@ def _url(base: str, target: bytes) -> httpx2.URL:
     return url.copy_with(raw_path=path + target)
 
 
-# Headers, byte for byte, repeated ones included.
-
-Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
+# Headers: one function for each direction.
 
 NOTE_HEADER = "x-infold"
 """On every reply: whether the request was managed, or relayed as it was received and why."""
@@ -121,7 +206,10 @@ HOP_BY_HOP = frozenset(
     }
 )
 REQUEST_FRAMING = frozenset({b"host", b"content-length", b"expect"})
-OWN = frozenset({SESSION_HEADER.encode(), TENANT_HEADER.encode(), TOKEN_HEADER.encode()})
+OWN = b"x-infold"
+"""How the names of the gateway's own headers begin."""
+
+COOKIES, SET_COOKIE = b"cookie", b"set-cookie"
 ACCEPTED_ENCODING = b"accept-encoding"
 BETA = BETA_HEADER.encode()
 ENCODING = b"content-encoding"
@@ -131,13 +219,21 @@ THE_CLIENTS = (ENCODING, b"idempotency-key")
 """Left out of a request that is sent in addition to the client's, and must not count as the same one."""
 
 
-def forwarded(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """Return a client's headers for its upstream: without those that are meant for the gateway."""
+def forwarded(headers: Iterable[tuple[bytes, bytes]], tokens: GatewayTokens = GatewayTokens()) -> Headers:  # noqa: B008
+    """Return a client's headers for its upstream: without those that are meant for the gateway, or hold a token of it.
+
+    Of cookies only those are left out that do.
+    """
     given = tuple(headers)
-    dropped = HOP_BY_HOP | REQUEST_FRAMING | OWN | _named_in_connection(given)
-    kept = ((name, value) for name, value in given if name.lower() not in dropped)
-    mended = ((name, _without_token(value) if name.lower() == b"cookie" else value) for name, value in kept)
-    return tuple((name, value) for name, value in mended if value or name.lower() != b"cookie")
+    dropped = HOP_BY_HOP | REQUEST_FRAMING | _named_in_connection(given)
+    kept: list[tuple[bytes, bytes]] = []
+    for name, value in given:
+        lower = name.lower()
+        sent = _without_token(value, tokens) if lower == COOKIES else value
+        is_own = lower in dropped or lower.startswith(OWN) or (lower == COOKIES and not sent)
+        if not is_own and not tokens.are_in(sent):
+            kept.append((name, sent))
+    return tuple(kept)
 
 
 def uncompressed_reply(headers: Headers) -> Headers:
@@ -159,10 +255,18 @@ def with_betas(headers: Headers, betas: Sequence[str]) -> Headers:
 
 
 def returned(headers: Iterable[tuple[bytes, bytes]], note: str, session_id: str | None = None) -> Headers:
-    """Return an upstream's headers for the client, with a note on what was done."""
+    """Return an upstream's headers for the client, with a note on what was done.
+
+    An upstream's own headers and cookie of the gateway's names are left out: they would speak for the gateway.
+    """
     given = tuple(headers)
     dropped = HOP_BY_HOP | _named_in_connection(given)
-    kept = (pair for pair in given if pair[0].lower() not in dropped)
+    named = ((name.lower(), name, value) for name, value in given)
+    kept = (
+        (name, value)
+        for lower, name, value in named
+        if lower not in dropped and not lower.startswith(OWN) and not (lower == SET_COOKIE and _is_own_cookie(value))
+    )
     session = () if session_id is None else ((SESSION_HEADER.encode(), _as_value(session_id)),)
     return (*kept, (NOTE_HEADER.encode(), _one_line(note)), *session)
 
@@ -178,10 +282,14 @@ def _named_in_connection(headers: Headers) -> frozenset[bytes]:
     return frozenset(name.strip().lower() for value in values for name in value.split(b","))
 
 
-def _without_token(cookies: bytes) -> bytes:
+def _without_token(cookies: bytes, tokens: GatewayTokens) -> bytes:
     pairs = cookies.split(b";")
-    kept = [pair for pair in pairs if pair.partition(b"=")[0].strip() != COOKIE.encode()]
+    kept = [pair for pair in pairs if not _is_own_cookie(pair) and not tokens.are_in(pair)]
     return cookies if len(kept) == len(pairs) else b";".join(kept).strip()
+
+
+def _is_own_cookie(pair: bytes) -> bool:
+    return pair.partition(b";")[0].partition(b"=")[0].strip().lower() == COOKIE.encode()
 
 
 def _as_value(session_id: str) -> bytes:
@@ -212,14 +320,6 @@ KNOWN_ERRORS = (
     httpcore2.UnsupportedProtocol,
 )
 """All that a connection may raise."""
-
-
-class Outgoing(Struct, frozen=True):
-    """A request to an upstream, without its body."""
-
-    method: str
-    url: httpx2.URL
-    headers: Headers
 
 
 class Sender:
@@ -257,16 +357,15 @@ class Sender:
                 )
             )
         response = httpx2.Response(answer.status, headers=answer.headers, stream=_Body(answer))
-        if not 200 <= response.status_code <= 599:
+        problem = _problem_of(response)
+        if problem:
             await response.aclose()
-            raise httpx2.RemoteProtocolError(f"the upstream answered with status {response.status_code}")
+            raise BadReply(problem)
         return response
 
     async def ask(self, outgoing: Outgoing, own: OwnRequest) -> UpstreamReply:
         """Send a request of infold's own where a client's goes, with its credentials, and return the complete answer."""
-        url = httpx2.URL(unstreamed_path(str(outgoing.url)))
-        if own.path_suffix:
-            url = url.copy_with(path=f"{url.path.rstrip('/')}{own.path_suffix}")
+        url = own_url(outgoing.url, own.path_suffix)
         headers = with_betas(without(uncompressed_reply(outgoing.headers), *THE_CLIENTS), own.betas)
         response = await self.send(Outgoing(outgoing.method, url, headers), own.content)
         decoder = ReplyDecoder(response.headers.get("content-encoding", ""))
@@ -282,14 +381,32 @@ class Sender:
         return UpstreamReply(response.status_code, bytes(body))
 
     async def look_up(self, outgoing: Outgoing, question: Question) -> bytes | None:
-        """Ask where a client's request goes, with its credentials; return the answer, `None` if there is none."""
-        asked = Outgoing(question.method, httpx2.URL(question.url), outgoing.headers)
+        """Ask where a client's request goes, with its headers if the question is one of the same API.
+
+        Return the answer, `None` if there is none.
+        """
+        own = ((b"content-type", b"application/json"),) if question.body else ()
+        headers = outgoing.headers if question.is_of_api else own
+        asked = Outgoing(question.method, httpx2.URL(question.url), headers)
         try:
             async with asyncio.timeout(question.seconds):
                 reply = await self.ask(asked, OwnRequest(question.body))
         except (TimeoutError, httpx2.HTTPError):
             return None
         return reply.body if reply.status == 200 else None
+
+
+class BadReply(httpx2.RemoteProtocolError):
+    """An upstream's reply that is not HTTP/1.1 as it has to be; the message is a sentence for the client."""
+
+
+def _problem_of(response: httpx2.Response) -> str:
+    """Return why a reply is not passed on; empty if it is."""
+    if not 200 <= response.status_code <= 599:
+        return f"The upstream answered with status {response.status_code}, which does not exist."
+    if "content-length" in response.headers and "transfer-encoding" in response.headers:
+        return "The upstream's reply has both content-length and transfer-encoding, so its end is not certain."
+    return ""
 
 
 class _Body(httpx2.AsyncByteStream):

@@ -14,10 +14,9 @@ from agent_framework import ChatContext, ChatMiddleware, ChatResponse, Content, 
 
 from infold.formats.codec import arguments_object, arguments_text
 from infold.formats.tools import recall_tool
-from infold.integrations.sessions import Call, PlugOptions, Sessions
+from infold.integrations.sessions import NOTHING_RECALLED, Call, PlugOptions, Sessions
 
 FORMAT = "anthropic-messages"
-_current: ContextVar[Call] = ContextVar("infold_call")  # the newest request of the agent that is running here
 
 
 class InfoldChatMiddleware(ChatMiddleware):
@@ -28,10 +27,13 @@ class InfoldChatMiddleware(ChatMiddleware):
     """
 
     def __init__(self, **options: Unpack[PlugOptions]) -> None:
-        self.sessions = Sessions.from_options(options, format=FORMAT, recovers=True, recall=None)
-        tool = recall_tool(FORMAT)
+        self.sessions = Sessions.from_options(options, format=FORMAT, recovers=True)
+        self._call: ContextVar[Call | None] = ContextVar(
+            "infold_call", default=None
+        )  # the newest of the agent that runs here
+        tool = recall_tool(FORMAT, self.sessions.recall_name)
         schema = tool.pop("input_schema")
-        self.recall = FunctionTool(func=lambda query: _current.get().arecall(query), input_model=schema, **tool)
+        self.recall = FunctionTool(func=lambda query: self._recall(query), input_model=schema, **tool)
 
     async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
         """Send the request made to fit; once more if it is refused for its size."""
@@ -41,10 +43,16 @@ class InfoldChatMiddleware(ChatMiddleware):
             return
         system, given = list(context.messages[:start]), list(context.messages[start:])
         thread = getattr(getattr(context, "session", None), "session_id", None)
-        call = await self.sessions.aprepare(thread, list(map(_to_wire, given)), **_extras(context, system))
+        offered = any(tool is self.recall for tool in (context.options or {}).get("tools") or ())
+        call = await self.sessions.aprepare(
+            thread,
+            list(map(_to_wire, given)),
+            **_extras(context, system),
+            recall=self.recall.name if offered else "",
+        )
 
         async def send(call: Call) -> Any:
-            _current.set(call)
+            self._call.set(call)
             if call.is_cut:
                 context.messages = [*system, *call.restore(given, _build)]
             await call_next()
@@ -54,6 +62,10 @@ class InfoldChatMiddleware(ChatMiddleware):
             context.result = _recovering(call, send, await send(call))
         else:
             await _record(call, await call.asend(send))
+
+    async def _recall(self, query: str) -> str:
+        call = self._call.get()
+        return NOTHING_RECALLED if call is None else await call.arecall(query)
 
 
 def _recovering(call: Call, send: Callable[[Call], Awaitable[Any]], stream: Any) -> Any:
@@ -137,9 +149,12 @@ def _content(block: dict[str, Any]) -> Content:
 
 
 async def _record(call: Call, response: Any) -> None:
-    """Record a reply with its usage: where a total is reported, as by OpenAI, the input includes what the cache had."""
-    if not isinstance(response, ChatResponse):
-        return
+    if isinstance(response, ChatResponse):
+        await call.arecord(response, _reply)
+
+
+def _reply(response: ChatResponse) -> dict[str, Any]:
+    """Return a reply as a body of Anthropic's: where a total is reported, as by OpenAI, the input includes what the cache had."""
     counts: Any = response.usage_details or {}
     read, written = (counts.get(f"cache_{one}_input_token_count") or 0 for one in ("read", "creation"))
     sent = (counts.get("input_token_count") or 0) - (read + written if counts.get("total_token_count") else 0)
@@ -147,4 +162,4 @@ async def _record(call: Call, response: Any) -> None:
     usage |= {"cache_read_input_tokens": read, "cache_creation_input_tokens": written}
     blocks = [block for message in response.messages for block in _to_wire(message)["content"]]
     body = {"content": blocks, "stop_reason": "max_tokens" if response.finish_reason == "length" else "end_turn"}
-    await call.arecord({"role": "assistant", **body, **({"usage": usage} if counts else {})})
+    return {"role": "assistant", **body, **({"usage": usage} if counts else {})}

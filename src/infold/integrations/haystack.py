@@ -21,7 +21,7 @@ from infold.core.messages import AssistantMessage
 from infold.errors import UsageError, WindowExceeded
 from infold.formats.registry import format_named
 from infold.formats.tools import recall_tool
-from infold.integrations.sessions import Call, PlugOptions, Sessions
+from infold.integrations.sessions import Call, KnownSession, PlugOptions, Sessions, SharedThread
 from infold.proxy.request import fingerprint_of
 from infold.session.history import DecodedHistory, decode_history
 
@@ -43,7 +43,7 @@ class InfoldCompactor(Compactor):
             raise UsageError("the hook does not tell its window; give `window`, the same as the hook's, or `model`")
         self._options = options
         self.sessions = Sessions.from_options(options, format=FORMAT, recovers=False)
-        offered = recall_tool(FORMAT)["function"]
+        offered = recall_tool(FORMAT, self.sessions.recall_name)["function"]
         both: Any = {"function": self._recall, "async_function": self._arecall}
         self.recall = Tool(**offered, **both, inputs_from_state={"messages": "messages"})
 
@@ -52,7 +52,7 @@ class InfoldCompactor(Compactor):
     ) -> list[ChatMessage] | None:
         """Return a shorter list, or `None` if it cannot be made shorter."""
         try:
-            call = self.sessions.prepare(_thread(messages), _decode(messages))
+            call = self.sessions.prepare(_thread(messages), _decode(messages), recall=self.recall.name)
             if token_counter.count(_restore(call, messages)) > target_tokens:
                 call = call.compact()
         except WindowExceeded:
@@ -64,7 +64,7 @@ class InfoldCompactor(Compactor):
     ) -> list[ChatMessage] | None:
         """Do the same for an agent that is awaited; the summariser may be async."""
         try:
-            call = await self.sessions.aprepare(_thread(messages), _decode(messages))
+            call = await self.sessions.aprepare(_thread(messages), _decode(messages), recall=self.recall.name)
             if token_counter.count(_restore(call, messages)) > target_tokens:
                 call = await call.acompact()
         except WindowExceeded:
@@ -88,18 +88,18 @@ class InfoldCompactor(Compactor):
         self.sessions.close()
 
     def _recall(self, query: str, messages: Sequence[ChatMessage] = ()) -> str:
-        return self.sessions.recall(_thread(messages), query)
+        return self.sessions.recall(_thread(messages), query, _decode(messages))
 
     async def _arecall(self, query: str, messages: Sequence[ChatMessage] = ()) -> str:
-        return await self.sessions.arecall(_thread(messages), query)
+        return await self.sessions.arecall(_thread(messages), query, _decode(messages))
 
 
-def _thread(messages: Sequence[ChatMessage]) -> str:
+def _thread(messages: Sequence[ChatMessage]) -> SharedThread:
     """Return the id that the checkpoint has in its metadata, or the fingerprint of what the user said first."""
     marks = (message.meta.get(MARK) for message in messages)
-    known = (str(mark["session"]) for mark in marks if isinstance(mark, dict) and "session" in mark)
+    known = (KnownSession(mark["session"]) for mark in marks if isinstance(mark, dict) and "session" in mark)
     first = next((message for message in messages if not message.is_from("system")), None)
-    return next(known, None) or fingerprint_of(str(first and first.text))
+    return next(known, None) or SharedThread(fingerprint_of(str(first and first.text)))
 
 
 def _decode(messages: Sequence[ChatMessage]) -> DecodedHistory:
@@ -125,7 +125,7 @@ def _to_chat(message: ChatMessage) -> dict[str, Any]:
 
 
 def _restore(call: Call, messages: list[ChatMessage]) -> list[ChatMessage]:
-    return call.restore(messages, partial(_build, _thread(messages)))
+    return call.restore(messages, partial(_build, call.session.log.session_id))
 
 
 def _if_shorter(
@@ -134,11 +134,11 @@ def _if_shorter(
     return shorter if counter.count(shorter) < counter.count(messages) else None
 
 
-def _build(thread: str, item: dict[str, Any], original: ChatMessage | None) -> ChatMessage:
+def _build(session: str, item: dict[str, Any], original: ChatMessage | None) -> ChatMessage:
     """Return a message: the original with the new content, or a new one, marked as Haystack's own compactors mark theirs."""
     new = ChatMessage.from_openai_dict_format(item)
     if original is None:
-        return replace(new, _meta={MARK: {"strategy": "infold", "session": thread}})
+        return replace(new, _meta={MARK: {"strategy": "infold", "session": session}})
     if original.tool_call_result is not None and new.tool_call_result is not None:
         return replace(original, _content=[replace(original.tool_call_result, result=new.tool_call_result.result)])
     return replace(original, _content=[*original.reasonings, *new._content])  # noqa: SLF001  # its only form with all parts

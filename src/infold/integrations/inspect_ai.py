@@ -25,18 +25,20 @@ from inspect_ai.model import (
 from inspect_ai.tool import Tool, ToolDef, ToolParams
 
 from infold.core.budget import Window
-from infold.core.messages import RECALL_TOOL_NAME
 from infold.formats.codec import arguments_object
-from infold.formats.tools import RECALL_DESCRIPTION, recall_tool
-from infold.integrations.sessions import PlugOptions, Sessions
+from infold.formats.tools import recall_tool
+from infold.integrations.sessions import NOTHING_RECALLED, Call, KnownSession, PlugOptions, Sessions, SharedThread
 
 FORMAT = "openai-chat"
 
 THRESHOLD = 0.8
 """The share of the window at which inspect_ai asks for a compaction; it sets nothing aside for the reply."""
 
+REFUSED = {"error": {"code": "context_length_exceeded"}}
+"""Why inspect_ai asks for a compaction of what was just compacted; it does not pass on what the provider wrote."""
+
 THREAD = "infold_thread"
-"""The metadata of a checkpoint's message that names its thread."""
+"""The metadata of a checkpoint's message that names its session."""
 
 
 class InfoldCompaction(CompactionStrategy):
@@ -47,11 +49,11 @@ class InfoldCompaction(CompactionStrategy):
     """
 
     def __init__(self, **options: Unpack[PlugOptions]) -> None:
-        self.sessions = Sessions.from_options(options, format=FORMAT, recovers=False, recall=None)
+        self.sessions = Sessions.from_options(options, format=FORMAT, recovers=False)
         window = options.get("window")
         size = window.context_tokens if isinstance(window, Window) else window
         super().__init__(type="summary", threshold=int(size * THRESHOLD) if size else THRESHOLD, memory=False)
-        self._thread: ContextVar[str | None] = ContextVar("infold_thread", default=None)
+        self._call: ContextVar[Call | None] = ContextVar("infold_call", default=None)  # of the agent that runs here
 
     @property
     def preserve_prefix(self) -> bool:
@@ -63,30 +65,48 @@ class InfoldCompaction(CompactionStrategy):
     ) -> tuple[list[ChatMessage], ChatMessageUser | None]:
         """Return the messages to send; they are fewer at each call, since inspect_ai calls only if it needs that."""
         written: dict[str, Any] = {message.text: message for message in messages if THREAD in (message.metadata or {})}
-        thread = next((message.metadata[THREAD] for message in written.values()), messages[0].id)
-        self._thread.set(thread)
+        first = next((message for message in messages if not isinstance(message, ChatMessageSystem)), messages[0])
+        known = next((KnownSession(message.metadata[THREAD]) for message in written.values()), None)
         offered = [{"type": "function", "function": tool.model_dump(exclude_none=True)} for tool in tools]
         wire = list(map(_to_chat, messages))
-        call = await self.sessions.aprepare(thread, wire, tools=offered, model=str(model))
-        build = partial(_build, thread, written)
+        ours = recall_tool(FORMAT, self.sessions.recall_name)["function"]
+        is_offered = any((tool.name, tool.description) == (ours["name"], ours["description"]) for tool in tools)
+        call = await self.sessions.aprepare(
+            known or SharedThread(first.id),  # samples of several epochs, and agents that were forked, begin alike
+            wire,
+            tools=offered,
+            model=str(model),
+            recall=ours["name"] if is_offered else "",
+        )
+        build = partial(_build, call.session.log.session_id, written)
         sent = call.restore(messages, build)
-        if list(map(id, sent)) == list(map(id, messages)):
-            sent = (await call.acompact()).restore(messages, build)
+        if _is_same(sent, messages):
+            call = await call.acompact()
+            sent = call.restore(messages, build)
+        if _is_same(sent, messages) and (again := await call.arecover(REFUSED)) is not None:
+            call = again
+            sent = call.restore(messages, build)
+        self._call.set(call)
         return sent, None
 
     def recall_tool(self) -> Tool:
         """Return the recall tool, for an agent's `tools`."""
 
         async def recall(query: str) -> str:
-            return await self.sessions.arecall(self._thread.get(), {"query": query})
+            call = self._call.get()
+            return NOTHING_RECALLED if call is None else await call.arecall({"query": query})
 
-        schema = recall_tool(FORMAT)["function"]["parameters"]
+        offered = recall_tool(FORMAT, self.sessions.recall_name)["function"]
         return ToolDef(
             recall,
-            name=RECALL_TOOL_NAME,
-            description=RECALL_DESCRIPTION,
-            parameters=ToolParams.model_validate(schema),
+            name=offered["name"],
+            description=offered["description"],
+            parameters=ToolParams.model_validate(offered["parameters"]),
         ).as_tool()
+
+
+def _is_same(sent: list[Any], messages: list[Any]) -> bool:
+    return list(map(id, sent)) == list(map(id, messages))
 
 
 def _to_chat(message: Any) -> dict[str, Any]:

@@ -4,15 +4,17 @@ One callback serves the SDK, the router and the proxy. Each request is made to f
 list is not changed. Requests of Chat, Messages and Responses are counted and folded in their own shape.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Unpack
 from uuid import uuid4
 
 import litellm
 from litellm.integrations.custom_logger import CustomLogger
 
+from infold.formats.codec import arguments_object
 from infold.formats.tools import recall_tool
-from infold.integrations.sessions import Call, PlugOptions, Sessions
+from infold.integrations.sessions import Call, PlugOptions, Sessions, SharedThread
 from infold.proxy.request import fingerprint_of
 
 MOST_WAITING = 4_096
@@ -49,18 +51,18 @@ class InfoldLogger(CustomLogger):
 
     def __init__(self, **options: Unpack[PlugOptions]) -> None:
         super().__init__()
-        self.sessions = Sessions.from_options(options, format=CHAT.format, recovers=False, recall=None)
+        self.sessions = Sessions.from_options(options, format=CHAT.format, recovers=False)
         options["store"] = self.sessions.store
         self._sessions = {CHAT: self.sessions}
         for shape in {*SHAPES.values()} - {CHAT}:
-            self._sessions[shape] = Sessions.from_options(options, format=shape.format, recovers=False, recall=None)
-        self._waiting: dict[tuple[str, _Shape | None], Call] = {}
-        self.recall_tool = recall_tool(CHAT.format)
+            self._sessions[shape] = Sessions.from_options(options, format=shape.format, recovers=False)
+        self._waiting: dict[tuple[str, _Shape | None], _Waiting] = {}
+        self.recall_tool = recall_tool(CHAT.format, self.sessions.recall_name)
 
     def completion(self, **request: Any) -> Any:
         """Do what `litellm.completion` does with a request made to fit; send it once more if it is refused for its size."""
         request.setdefault("litellm_call_id", str(uuid4()))
-        call = self.sessions.prepare(**_arguments(request, CHAT))
+        call = self.sessions.prepare(**self._arguments(request, CHAT))
         self._wait(request, CHAT, call)
         try:
             response = litellm.completion(**_fitted(request, CHAT, call))
@@ -74,9 +76,12 @@ class InfoldLogger(CustomLogger):
             self.log_success_event(request, response)
         return response
 
-    def recall(self, arguments: object, session_id: str | None = None) -> str:
-        """Answer a call of the recall tool in a conversation: the text to send as its result."""
-        return self.sessions.recall(session_id, arguments)
+    def recall(self, arguments: object, session_id: str | None = None, messages: Sequence[Any] | None = None) -> str:
+        """Answer a call of the recall tool in a conversation: the text to send as its result.
+
+        Give the id of its session, or its messages, or both; the answer is never from another conversation.
+        """
+        return self.sessions.recall(session_id, arguments, messages)
 
     async def async_pre_call_hook(self, user_api_key_dict: Any, cache: object, data: Any, call_type: object) -> Any:  # noqa: ARG002
         """Mark a request of the proxy with its key's fingerprint, whatever its client wrote there."""
@@ -96,7 +101,7 @@ class InfoldLogger(CustomLogger):
         call_id = str(kwargs.get("litellm_call_id"))
         if any((call_id, other) in self._waiting for other in SHAPES.values() if other != shape):
             return None  # LiteLLM has converted a request that fits, for a provider of Chat alone
-        call = await self._sessions[shape].aprepare(**_arguments(kwargs, shape))
+        call = await self._sessions[shape].aprepare(**self._arguments(kwargs, shape))
         self._wait(kwargs, shape, call)
         return _fitted(kwargs, shape, call)
 
@@ -106,38 +111,45 @@ class InfoldLogger(CustomLogger):
 
     async def async_log_success_event(self, kwargs: Any, response_obj: Any, *_: object, **__: object) -> None:
         """Record a reply, unless that was done."""
-        call, body = self._answered(kwargs, kwargs.get("call_type")), _body(response_obj)
-        if call and ("choices" in body) == (SHAPES.get(kwargs["call_type"]) == CHAT):
-            await call.arecord(body)  # a stream of another shape is logged as Chat, and is known from the next request
+        waiting = self._answered(kwargs, kwargs.get("call_type"))
+        if waiting and waiting.is_newest:
+            await waiting.call.arecord(response_obj, partial(_reply, SHAPES[kwargs["call_type"]]))
 
     def log_success_event(self, kwargs: Any, response_obj: Any, *_: object, **__: object) -> None:
         """Do the same for `completion`."""
-        if call := self._answered(kwargs, "acompletion"):
-            call.record(_body(response_obj))
+        waiting = self._answered(kwargs, "acompletion")
+        if waiting and waiting.is_newest:
+            waiting.call.record(response_obj, partial(_reply, CHAT))
 
     async def async_log_failure_event(self, kwargs: Any, *_: object, **__: object) -> None:
         """Learn from a refusal, so that the next request is smaller; a hook cannot send this one again."""
-        if call := self._answered(kwargs, kwargs.get("call_type")):
-            await call.arecover(kwargs.get("exception"))
+        if waiting := self._answered(kwargs, kwargs.get("call_type")):
+            await waiting.call.arecover(kwargs.get("exception"))
+
+    def _arguments(self, request: Mapping[str, Any], shape: _Shape) -> dict[str, Any]:
+        """Return the arguments of `Sessions.prepare`; the thread is the proxy's key and the session's id, as far as known."""
+        marks = [request.get(field) for field in ("litellm_metadata", "metadata")]
+        metadata = {key: value for mark in marks if isinstance(mark, Mapping) for key, value in mark.items()}
+        session_id = request.get("litellm_session_id") or metadata.get("session_id")
+        tools, ours = request.get("tools"), recall_tool(shape.format, self.sessions.recall_name)
+        name = ":".join(str(part) for part in (metadata.get(KEY_FIELD), session_id) if part)
+        return {
+            "thread": name if session_id else SharedThread(name),  # a key may have many conversations
+            "messages": request[shape.messages],
+            "system": request.get(shape.system),
+            "tools": tools,
+            "model": request.get("model"),
+            "recall": self.sessions.recall_name if isinstance(tools, list) and ours in tools else "",
+        }
 
     def _wait(self, request: Mapping[str, Any], shape: _Shape, call: Call) -> None:
-        self._waiting[str(request.get("litellm_call_id")), shape] = call
+        self._waiting[str(request.get("litellm_call_id")), shape] = _Waiting(call, call.session.log.next_sequence)
         while len(self._waiting) > MOST_WAITING:
             self._waiting.pop(next(iter(self._waiting)), None)
 
-    def _answered(self, request: Mapping[str, Any], call_type: Any) -> Call | None:
+    def _answered(self, request: Mapping[str, Any], call_type: Any) -> "_Waiting | None":
         """Return the call that has its outcome now; `None` the second time."""
         return self._waiting.pop((str(request.get("litellm_call_id")), SHAPES.get(call_type)), None)
-
-
-def _arguments(request: Mapping[str, Any], shape: _Shape) -> dict[str, Any]:
-    """Return the arguments of `Sessions.prepare`; the thread is the proxy's key and the session's id, as far as known."""
-    marks = [request.get(field) for field in ("litellm_metadata", "metadata")]
-    metadata = {key: value for mark in marks if isinstance(mark, Mapping) for key, value in mark.items()}
-    parts = (metadata.get(KEY_FIELD), request.get("litellm_session_id") or metadata.get("session_id"))
-    thread = ":".join(str(part) for part in parts if part) or None
-    sent = {"system": request.get(shape.system), "tools": request.get("tools"), "model": request.get("model")}
-    return {"thread": thread, "messages": request[shape.messages], **sent}
 
 
 def _fitted(request: dict[str, Any], shape: _Shape, call: Call) -> dict[str, Any]:
@@ -146,5 +158,37 @@ def _fitted(request: dict[str, Any], shape: _Shape, call: Call) -> dict[str, Any
     return {**request, shape.messages: call.restore(request[shape.messages], lambda message, _: message)}
 
 
-def _body(response: Any) -> Any:
-    return response.model_dump() if hasattr(response, "model_dump") else response or {}
+class _Waiting(NamedTuple):
+    """A call that waits for its outcome, and where its session ended; a stream may be logged after the next request was made."""
+
+    call: Call
+    sequence: int
+
+    @property
+    def is_newest(self) -> bool:
+        return self.call.session.log.next_sequence == self.sequence
+
+
+def _reply(shape: _Shape, response: Any) -> Any:
+    """Return a reply in the shape of its request; streams of Messages and of Responses are logged as Chat."""
+    body = response.model_dump() if hasattr(response, "model_dump") else response or {}
+    if shape == CHAT or "choices" not in body:
+        return body
+    message, usage = body["choices"][0]["message"], body.get("usage") or {}
+    calls = [(call["id"], call["function"]) for call in message.get("tool_calls") or ()]
+    text, output = message.get("content") or "", {"output_tokens": usage.get("completion_tokens") or 0}
+    prompt, read, written = (
+        usage.get(name) or 0 for name in ("prompt_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+    )
+    if shape.format == "openai-responses":
+        made = [{"type": "function_call", "call_id": call_id, **function} for call_id, function in calls]
+        said = [{"type": "message", "role": "assistant", "content": text}] if text else []
+        details = {"input_tokens_details": {"cached_tokens": read}}
+        return {"output": [*said, *made], "usage": {"input_tokens": prompt, **output, **details}}
+    uses = [
+        {"type": "tool_use", "id": call_id, "name": one["name"], "input": arguments_object(one["arguments"])}
+        for call_id, one in calls
+    ]
+    blocks = [*(message.get("thinking_blocks") or ()), *([{"type": "text", "text": text}] if text else ()), *uses]
+    cached = {"cache_read_input_tokens": read, "cache_creation_input_tokens": written}
+    return {"content": blocks, "usage": {"input_tokens": max(0, prompt - read - written), **output, **cached}}

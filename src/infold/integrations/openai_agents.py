@@ -13,8 +13,7 @@ from agents.models import get_default_model
 from agents.retry import RetryDecision, RetryPolicyContext
 from agents.run_config import CallModelData, ModelInputData
 
-from infold.core.messages import RECALL_TOOL_NAME
-from infold.formats.tools import RECALL_DESCRIPTION, recall_tool
+from infold.formats.tools import recall_tool
 from infold.integrations.sessions import Call, PlugOptions, Sessions
 
 FORMAT = "openai-responses"
@@ -41,15 +40,16 @@ class InfoldFilter:
     """
 
     def __init__(self, **options: Unpack[PlugOptions]) -> None:
-        self.sessions = Sessions.from_options(options, format=FORMAT, recovers=True, recall=None)
+        self.sessions = Sessions.from_options(options, format=FORMAT, recovers=True)
         # Filter, hooks and policy are called by one task, or by tasks that it starts, and the SDK gives them no id.
         self._request: ContextVar[_Request | None] = ContextVar("infold_request", default=None)
         self.hooks: RunHooks[Any] = InfoldHooks(self._request)
         self.retry = _policy(self._request)
+        offered = recall_tool(FORMAT, self.sessions.recall_name)
         self.recall = FunctionTool(
-            name=RECALL_TOOL_NAME,
-            description=RECALL_DESCRIPTION,
-            params_json_schema=recall_tool(FORMAT)["parameters"],
+            name=offered["name"],
+            description=offered["description"],
+            params_json_schema=offered["parameters"],
             on_invoke_tool=self._recall,
         )
 
@@ -60,7 +60,12 @@ class InfoldFilter:
         if not given:
             return data.model_data
         call = await self.sessions.aprepare(
-            _thread(), given, system=data.model_data.instructions, tools=_tools(data.agent), model=_model(data.agent)
+            _thread(),
+            given,
+            system=data.model_data.instructions,
+            tools=_tools(data.agent),
+            model=_model(data.agent),
+            recall=self.recall.name if any(tool is self.recall for tool in data.agent.tools) else "",
         )
         self._request.set(request := _Request(call, given))
         if not call.is_cut:
@@ -91,7 +96,7 @@ class InfoldHooks(RunHooks[Any]):
         request = self._request.get()
         if request is not None and not request.is_answered:  # a sub-agent that runs without the filter has hooks too
             request.is_answered = True
-            await request.call.arecord(_reply(response))
+            await request.call.arecord(response, _reply)
 
 
 def _policy(current: ContextVar[_Request | None]) -> Callable[[RetryPolicyContext], Awaitable[RetryDecision]]:

@@ -5,17 +5,23 @@ in which one message holds all results of a step, as a `ModelRequest` does; thos
 """
 
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Unpack
 
 import pydantic_ai
+from pydantic import TypeAdapter
 from pydantic_ai import messages as parts
 from pydantic_ai.capabilities import AbstractCapability
+from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.toolsets import WrapperToolset
+from pydantic_ai.toolsets.abstract import ToolsetTool
 
-from infold.formats.tools import recall_tool
+from infold.formats.tools import free_recall_name, recall_tool
 from infold.integrations.sessions import Call, PlugOptions, Sessions
 
 FORMAT = "anthropic-messages"
+MARK = "infold"  # in the metadata of the recall tool, by which it is known
+ARGUMENTS: Any = TypeAdapter(dict[str, Any]).validator
 RetryModelRequest: Any = getattr(pydantic_ai, "RetryModelRequest", None)  # new in 2.66, as `prepare_model_request` is
 
 
@@ -30,25 +36,32 @@ class Infold(AbstractCapability[Any]):
         """Return a copy for one run, since runs may overlap; the sessions are shared."""
         return copy(self)
 
-    def get_toolset(self) -> Any:
-        """Offer the recall tool."""
-        name, description, schema = (recall_tool(FORMAT)[field] for field in ("name", "description", "input_schema"))
-        tool = pydantic_ai.Tool.from_schema(self._recall, name, description, schema, takes_ctx=True)
-        return pydantic_ai.FunctionToolset([tool], id="infold")
+    def get_wrapper_toolset(self, toolset: Any) -> Any:
+        """Add the recall tool to the agent's own, under a name that none of them has."""
+        return _WithRecall(toolset, self)
 
-    async def _recall(self, ctx: Any, **arguments: Any) -> str:
-        return await self.sessions.arecall(ctx.conversation_id, arguments)
+    async def recall(self, ctx: Any, arguments: dict[str, Any]) -> str:
+        """Answer a call of the recall tool in this run."""
+        if self._call is not None:
+            return await self._call.arecall(arguments)
+        return await self.sessions.arecall(ctx.conversation_id, arguments, list(map(_to_wire, ctx.messages)))
 
     async def prepare_model_request(self, ctx: Any, request_context: Any) -> Any:
         """Make a request fit; for another attempt after a refusal, take the smaller one."""
         if self._call is None or getattr(request_context, "attempt", 1) == 1:
             messages, sent = request_context.messages, request_context.model_request_parameters
+            recall = _recall_of(sent)
             prompts = [prompt.content for prompt in (*_prompts(messages), *(sent.instruction_parts or ()))]
             tools = [
                 {"name": tool.name, "description": tool.description or "", "input_schema": tool.parameters_json_schema}
                 for tool in (*sent.function_tools, *sent.output_tools)
             ]
-            extras = {"system": "\n\n".join(prompts), "tools": tools, "model": request_context.model.model_name}
+            extras = {
+                "system": "\n\n".join(prompts),
+                "tools": tools,
+                "model": request_context.model.model_name,
+                "recall": recall.name if recall and len(sent.function_tools) > 1 else "",
+            }
             self._call = await self.sessions.aprepare(ctx.conversation_id, list(map(_to_wire, messages)), **extras)
         return _fitted(request_context, self._call)
 
@@ -65,7 +78,7 @@ class Infold(AbstractCapability[Any]):
     async def after_model_request(self, ctx: Any, *, request_context: Any, response: Any) -> Any:  # noqa: ARG002
         """Record the reply."""
         if self._call is not None:
-            await self._call.arecord(_reply(response))
+            await self._call.arecord(response, _reply)
         return response
 
     async def wrap_model_request(self, ctx: Any, *, request_context: Any, handler: Any) -> Any:
@@ -74,12 +87,50 @@ class Infold(AbstractCapability[Any]):
         return await handler(await self.prepare_model_request(ctx, request_context) if is_old else request_context)
 
 
+@dataclass
+class _WithRecall(WrapperToolset[Any]):
+    """An agent's toolset with the recall tool; it is taken out of requests until there is something to recall."""
+
+    infold: Infold
+
+    async def get_tools(self, ctx: Any) -> dict[str, Any]:
+        tools = await super().get_tools(ctx)
+        offered = recall_tool(FORMAT, free_recall_name(self.infold.sessions.recall_name, tools))
+        definition = ToolDefinition(
+            name=offered["name"],
+            parameters_json_schema=offered["input_schema"],
+            description=offered["description"],
+            metadata={MARK: True},
+        )
+        own = _RecallTool(toolset=self, tool_def=definition, max_retries=1, args_validator=ARGUMENTS)
+        return {**tools, definition.name: own} if tools else tools
+
+    async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: Any, tool: Any) -> Any:
+        if isinstance(tool, _RecallTool):
+            return await self.infold.recall(ctx, tool_args)
+        return await super().call_tool(name, tool_args, ctx, tool)
+
+
+class _RecallTool(ToolsetTool[Any]):
+    """The recall tool, known by its type."""
+
+
+def _recall_of(sent: Any) -> Any:
+    """Return the definition of the recall tool in a request, known by its metadata; `None` if it is not there."""
+    return next((tool for tool in sent.function_tools if (tool.metadata or {}).get(MARK)), None)
+
+
 def _prompts(messages: Any) -> list[Any]:
     return [part for message in messages for part in message.parts if isinstance(part, parts.SystemPromptPart)]
 
 
 def _fitted(request: Any, call: Call) -> Any:
     """Return the request as it is sent; system prompts of messages that are not sent come first."""
+    tools = request.model_request_parameters
+    recall = _recall_of(tools)
+    if not call.is_cut and recall is not None:
+        others = [tool for tool in tools.function_tools if tool is not recall]
+        request = replace(request, model_request_parameters=replace(tools, function_tools=others))
     if not call.is_cut:
         return request
     sent = call.restore(request.messages, _build)

@@ -7,14 +7,14 @@ messages are not changed. They are Bedrock Converse's, which infold knows, so th
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any, Unpack
+from weakref import WeakKeyDictionary
 
 from strands.plugins import Plugin
 from strands.tools.tools import PythonAgentTool
 from strands.types.exceptions import ContextWindowOverflowException
 
-from infold.core.messages import RECALL_TOOL_NAME
-from infold.formats.tools import recall_tool
-from infold.integrations.sessions import Call, PlugOptions, Sessions
+from infold.formats.tools import free_recall_name, recall_tool
+from infold.integrations.sessions import NOTHING_RECALLED, Call, PlugOptions, Sessions, SharedThread
 
 try:
     from strands.middleware import InvokeModelStage
@@ -31,7 +31,7 @@ class InfoldMiddleware(Plugin):
     """Makes each model call of an agent fit, records its usage, and recovers once from a refusal.
 
     The options are those of `PlugOptions`. Conversations are kept apart by the id of the agent's session. The recall tool is
-    offered to the model.
+    offered to the model, with an agent's own tools, once something was folded.
     """
 
     name = "infold"
@@ -39,14 +39,14 @@ class InfoldMiddleware(Plugin):
     def __init__(self, **options: Unpack[PlugOptions]) -> None:
         super().__init__()
         self.sessions = Sessions.from_options(options, format=FORMAT, recovers=True)
-        self._tool = PythonAgentTool(RECALL_TOOL_NAME, recall_tool(FORMAT)["toolSpec"], self._recall)
+        self._calls: WeakKeyDictionary[Any, Call] = WeakKeyDictionary()
 
     def init_agent(self, agent: Any) -> None:
         """Put the middleware and the recall tool into an agent."""
         registry = agent if hasattr(agent, "add_middleware") else agent._middleware_registry  # noqa: SLF001  # before 1.62
         registry.add_middleware(InvokeModelStage, self)
-        if RECALL_TOOL_NAME not in agent.tool_registry.registry:  # the user's own is left as it is
-            agent.tool_registry.register_tool(self._tool)
+        name = free_recall_name(self.sessions.recall_name, agent.tool_registry.registry)
+        agent.tool_registry.register_tool(_RecallTool(name, recall_tool(FORMAT, name)["toolSpec"], self._recall))
 
     async def __call__(self, context: Any, next_fn: Callable[[Any], AsyncIterator[Any]]) -> AsyncIterator[Any]:
         """Send the request made to fit; once more if it is refused for its size before any of the reply has come."""
@@ -55,7 +55,10 @@ class InfoldMiddleware(Plugin):
                 yield event
             return
         given, injected = _without_injected(context)
-        call = await self.sessions.aprepare(_thread(context.agent), given, **_extras(context, injected))
+        tools = _Tools(context)
+        call = await self.sessions.aprepare(_thread(context.agent), given, **_extras(context, tools, injected))
+        self._calls[context.agent] = call
+        context = replace(context, tool_specs=tools.with_recall if call.is_cut else tools.own)
         refusal: Exception | None = None
         is_begun = False
         try:
@@ -72,20 +75,37 @@ class InfoldMiddleware(Plugin):
         again = await _recover(call, refusal)
         if again is None:
             raise refusal
+        self._calls[context.agent] = again
         async for event in next_fn(_fitted(context, again, given, injected)):
             await _record(again, event)
             yield event
 
     async def _recall(self, tool_use: Any, **state: Any) -> Any:
-        found = await self.sessions.arecall(_thread(state.get("agent")), tool_use["input"])
+        agent = state.get("agent")
+        call = None if agent is None else self._calls.get(agent)
+        found = NOTHING_RECALLED if call is None else await call.arecall(tool_use["input"])
         return {"toolUseId": tool_use["toolUseId"], "status": "success", "content": [{"text": found}]}
 
 
-def _thread(agent: Any) -> str | None:
+class _RecallTool(PythonAgentTool):
+    """The recall tool of one agent, known by its type: it may have another name."""
+
+
+class _Tools:
+    """The tools of a request: the agent's own, and the recall tool, which is offered with them once something was folded."""
+
+    def __init__(self, context: Any) -> None:
+        registry, specs = context.agent.tool_registry.registry, context.tool_specs or []
+        ours = [spec for spec in specs if isinstance(registry.get(spec["name"]), _RecallTool)]
+        self.own = [spec for spec in specs if spec not in ours]
+        self.recall = ours[0]["name"] if ours and self.own else ""
+        self.with_recall = specs if self.recall else self.own
+
+
+def _thread(agent: Any) -> SharedThread:
     """Return the id of the agent's session, with its own if it has one: the agents of a session have a history each."""
-    if agent is None:
-        return None
-    return agent.session_id if agent.agent_id == "default" else f"{agent.session_id}:{agent.agent_id}"
+    name = agent.session_id if agent.agent_id == "default" else f"{agent.session_id}:{agent.agent_id}"
+    return SharedThread(name)  # an agent may be given the messages of another conversation
 
 
 def _without_injected(context: Any) -> tuple[list[Any], list[Any]]:
@@ -97,14 +117,15 @@ def _without_injected(context: Any) -> tuple[list[Any], list[Any]]:
     return [*earlier, {**last, "content": last["content"][:-count]}], last["content"][-count:]
 
 
-def _extras(context: Any, injected: list[Any]) -> dict[str, Any]:
+def _extras(context: Any, tools: _Tools, injected: list[Any]) -> dict[str, Any]:
     """Return what is sent with the messages, to be counted, and the model's name."""
     config = getattr(getattr(context, "model", context.agent.model), "config", None)
     name = config.get("model_id") if isinstance(config, dict) else None
     return {
         "system": [context.system_prompt, injected] if injected else context.system_prompt,
-        "tools": [{"toolSpec": spec} for spec in context.tool_specs or ()],
+        "tools": [{"toolSpec": spec} for spec in tools.with_recall],
         "model": name if isinstance(name, str) else None,
+        "recall": tools.recall,
     }
 
 
@@ -131,10 +152,13 @@ async def _recover(call: Call, error: Exception) -> Call | None:
 
 async def _record(call: Call, event: Any) -> None:
     """Record the reply if this is the event that ends it."""
-    if not isinstance(event, dict) or "stop" not in event:
-        return
-    reason, message, usage, _ = event["stop"]
-    await call.arecord({"output": {"message": message}, "stopReason": reason, "usage": _uncached(usage)})
+    if isinstance(event, dict) and "stop" in event:
+        await call.arecord(event["stop"], _reply)
+
+
+def _reply(stop: Any) -> dict[str, Any]:
+    reason, message, usage, _ = stop
+    return {"output": {"message": message}, "stopReason": reason, "usage": _uncached(usage)}
 
 
 def _uncached(usage: Any) -> dict[str, Any]:

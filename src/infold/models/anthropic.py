@@ -53,7 +53,7 @@ class AnthropicMessages:
     """A model behind `messages`, at the SDK's own address or another.
 
     Without a `client` one is created; raise `KeyRefused` if it has no key. `variable` is where the user sets that
-    key.
+    key, and `credential` the key or token that is sent.
     """
 
     def __init__(
@@ -72,6 +72,7 @@ class AnthropicMessages:
         if client is None and not (secret or self._client.credentials):
             raise KeyRefused(ref.id, "there is no key for it", variable=variable)
         self.offers_native = offers_native(ANTHROPIC_MESSAGES, self._client.base_url.host)
+        self.credential = secret or ""
         self._endpoint = Endpoint(ref.id, str(self._client.base_url), variable=variable, secret=secret)
 
     def stream(self, request: ModelRequest) -> Iterator[Heard]:

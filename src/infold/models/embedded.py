@@ -3,6 +3,8 @@
 It answers at once, without key or network. Its text is useless, but tokens, usage, streams and errors are real.
 """
 
+import os
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -31,6 +33,10 @@ sys.stdin.read()
 """One thread: with two, a busy core slows the model tenfold. The process ends when its standard input closes."""
 
 
+_SECRET = re.compile(r"^INFOLD_|KEY|TOKEN|SECRET|PASSWORD")
+"""Variables that the server does not get: programs of the same user can read its environment."""
+
+
 def is_installed() -> bool:
     """Return whether engine and weights are installed."""
     return all(find_spec(name) is not None for name in NEEDED)
@@ -54,6 +60,7 @@ class EmbeddedModel:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
+            env={name: value for name, value in os.environ.items() if not _SECRET.search(name)},
             start_new_session=True,  # an interrupt at the terminal is not for it: it answers until its input ends
         )
         self.url = _read_address(self._process)
@@ -83,6 +90,7 @@ def _read_address(process: "subprocess.Popen[str]") -> str:
     """Return the address that the process prints, or "" if it prints none in time."""
     assert process.stdout is not None
     late = Timer(START_SECONDS, process.kill)
+    late.daemon = True
     late.start()
     try:
         return next((line.strip() for line in process.stdout if line.startswith("http://")), "")

@@ -84,6 +84,7 @@ FAMILIES = (
         "Requests relayed at their own size: the provider holds the history, or the body is not read.",
     ),
     MetricFamily("windows_found_total", "Windows that servers reported for their models."),
+    MetricFamily("outputs_lowered_total", "Requests that ask for less output than the client did, so that they fit."),
     MetricFamily("calls_repaired_total", "Calls without a result that were answered as interrupted."),
     MetricFamily("plugin_failures_total", "Times that a plugin was passed over.", ("plugin",)),
 )
@@ -135,6 +136,7 @@ _COUNTED: Mapping[type[Event], str] = {
     events.SummariserPaused: "summariser_pauses_total",
     events.SummariserResumed: "summariser_pauses_ended_total",
     events.WindowFound: "windows_found_total",
+    events.OutputLowered: "outputs_lowered_total",
 }
 """Events of which only the number counts."""
 

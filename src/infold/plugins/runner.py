@@ -44,6 +44,7 @@ LONGEST_SUMMARY = 200_000
 """Characters of a supplied summary that are worth judging; no window leaves a summary more than a few thousand tokens."""
 
 
+LOADING = "loading"
 LONGEST_PROBLEM = 300
 
 
@@ -183,18 +184,18 @@ def _load_plugin(plugin: Plugin, session_id: SessionId) -> "_LoadedPlugin | Plug
         loaded = plugin.load()
         return _LoadedPlugin(plugin.name, _hooks_of(loaded() if isinstance(loaded, type) else loaded))
     except Exception as error:  # a broken plugin is reported, not raised
-        return _failure(plugin.name, session_id, "loading", error)
+        return _failure(plugin.name, session_id, LOADING, error)
 
 
 def _hooks_of(loaded: object) -> dict[str, list[_HookFunction]]:
-    """Return the marked functions by hook, in the order of their names; raise `TypeError` if there are none."""
+    """Return the marked functions by hook, in the order of their names; raise `UsageError` if there are none."""
     hooks: dict[str, list[_HookFunction]] = {}
     for attribute in dir(loaded):
         function = getattr(loaded, attribute)
         if isroutine(function) and (name := getattr(function, MARK, "")):
             hooks.setdefault(name, []).append(_hook_function(function, name))
     if not hooks:
-        raise TypeError("no function is marked as a hook; use @hook(name)")
+        raise UsageError("no function is marked as a hook; use @hook(name)")
     return hooks
 
 
@@ -205,7 +206,7 @@ def _hook_function(function: Callable[..., object], name: str) -> _HookFunction:
         one.name for one in taken if one.default is Parameter.empty and one.kind in _NAMED and one.name not in offered
     ]
     if unknown:
-        raise TypeError(f"{function.__name__} takes {', '.join(unknown)}; {name} offers {', '.join(sorted(offered))}")
+        raise UsageError(f"{function.__name__} takes {', '.join(unknown)}; {name} offers {', '.join(sorted(offered))}")
     names = [one.name for one in taken if one.kind in _NAMED and one.name in offered]
     return lambda arguments: function(**{name: arguments[name] for name in names})
 
@@ -214,8 +215,14 @@ _NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 
 def _failure(name: str, session_id: SessionId, where: str, error: Exception) -> PluginFailed:
-    """Return the event of a failure, and log it without the error's message, which may hold text of a session."""
-    _log.warning("the plugin %s failed in %s with %s at %s", name, where, type(error).__name__, raised_at(error))
+    """Return the event of a failure, and log it without the error's message, which may hold text of a session.
+
+    What infold itself finds wrong with a plugin as it is loaded holds none, and is logged.
+    """
+    reason = f": {error}" if where == LOADING and isinstance(error, UsageError) else ""
+    _log.warning(
+        "the plugin %s failed in %s with %s at %s%s", name, where, type(error).__name__, raised_at(error), reason
+    )
     problem = " ".join(f"{where}: {type(error).__name__}: {error}".split())
     return PluginFailed(session_id, name, _shorten(problem, LONGEST_PROBLEM))
 

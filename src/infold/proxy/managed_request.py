@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from infold.catalogue import cost_of
 from infold.catalogue.served import Question
+from infold.core.budget import AskedOutput
 from infold.core.judge import Answer, ModelAnswer
 from infold.core.messages import Usage
 from infold.core.summary_request import SummaryRequest
@@ -24,8 +25,10 @@ from infold.errors import (
     ModelBusy,
     ModelError,
     ModelOverflow,
+    PromptTooLarge,
     RequestRefused,
     StoreError,
+    WindowExceeded,
 )
 from infold.formats.codec import as_dict
 from infold.formats.overflow import Overflow, message_in, recognise
@@ -44,6 +47,9 @@ from infold.session.session import Session
 
 LEAST_SUMMARISER_TOKENS = 16_000
 """A model with a smaller window cannot hold a transcript worth summarising together with the instruction and the answer."""
+
+OTHER_TOOLS = frozenset({"functions", "mcp_servers", "cachedContent", "prompt"})
+"""Fields of a request that may bring tools it does not list."""
 
 
 class UpstreamReply(Struct, frozen=True):
@@ -66,10 +72,14 @@ Send = Callable[[OwnRequest], UpstreamReply | Awaitable[UpstreamReply]]
 
 
 class UpstreamServer(Struct, frozen=True):
-    """Where a client's request goes: its URL, and a way to ask the same server a question of infold's own."""
+    """Where a client's request goes: its URL, and a way to ask the same server a question of infold's own.
+
+    `base` is the server's URL as it is configured; empty if only that of the request is known.
+    """
 
     url: str
     ask: Callable[[Question], bytes | Awaitable[bytes | None] | None]
+    base: str = ""
 
 
 class ManagedRequest:
@@ -77,7 +87,7 @@ class ManagedRequest:
 
     `store_error` is why the session is kept in memory only; `None` if it is stored. `on_recovery` is called with this request
     and the refusal after a recovery. `on_reply` takes the reply to a request that is not the session's, in place of recording it.
-    `usage` is what the provider reported with a reply that was recorded.
+    `usage` is what the provider reported with a reply that was recorded. `output_tokens` is what is asked for in reply.
     """
 
     def __init__(
@@ -94,6 +104,7 @@ class ManagedRequest:
         self.on_reply: Callable[[Mapping[str, Any]], None] | None = None
         self.store_error: StoreError | None = None
         self.usage: Usage | None = None
+        self.output_tokens = parsed.asked.output_tokens
         self._send = send
         self._on_recovery = on_recovery
         self._next_sequence = -1
@@ -105,23 +116,47 @@ class ManagedRequest:
         is_stored = self.parsed.session_name is not None and self.store_error is None
         return self.session.log.session_id if is_stored else None
 
+    @property
+    def output_note(self) -> str:
+        """What to tell the client about its output limit; empty if that is sent as it is."""
+        asked = self.parsed.asked.output_tokens
+        return f"; output limit lowered from {asked} to {self.output_tokens}" if self.output_tokens < asked else ""
+
     def prepare(self) -> None:
-        """Make the request fit; raise `WindowExceeded` if that is impossible."""
+        """Make the request fit; raise `WindowExceeded` if that is impossible, `PromptTooLarge` if nothing could answer it."""
         asked = self.parsed.asked
         token = _current.set(self)
         try:
             ready = self.session.prepare(
                 self.parsed.history.decoded,
                 system=asked.system,
-                tools=asked.tools,
-                output_tokens=asked.output_tokens,
+                tools=asked.tools or (None if OTHER_TOOLS & self.parsed.body.keys() else ()),
+                output_tokens=AskedOutput(asked.output_tokens, asked.thinking_tokens),
                 edited_from_tokens=asked.edited_from_tokens,
                 cache_seconds=asked.cache_seconds,
             )
+        except WindowExceeded as error:
+            if self._is_hopeless(error):
+                raise PromptTooLarge(
+                    overhead_tokens=error.overhead_tokens,
+                    usable_tokens=error.usable_tokens,
+                    window_tokens=self.session.window_tokens,
+                ) from error
+            raise
         finally:
             _current.reset(token)
-        self.content, self.betas = self.parsed.with_messages(ready.messages), ready.betas
+        self.content, self.betas = self.parsed.with_messages(ready.messages, ready.output_tokens), ready.betas
+        self.output_tokens = ready.output_tokens
         self._next_sequence = self.session.log.next_sequence
+
+    def _is_hopeless(self, error: WindowExceeded) -> bool:
+        """Whether system prompt and tools alone are over the limit, and the provider would refuse the request as it is too.
+
+        A window that is only assumed may be larger than that.
+        """
+        asked = error.floor_tokens + self.parsed.asked.output_tokens
+        is_known = not self.session.is_window_assumed
+        return is_known and error.overhead_tokens > error.usable_tokens and asked > self.session.window_tokens
 
     def may_recover(self, overflow: Overflow) -> bool:
         """Whether to recover from one more refusal of this kind, which is counted: one for size, two for thinking.
@@ -335,11 +370,11 @@ class ReplyObserver:
             self._builder.close()
 
     def reply(self) -> Mapping[str, Any] | None:
-        """Return the reply to record; `None` if it has no content. Raise `BrokenInput` if it is not one."""
+        """Return the reply to record; `None` if there is none. Raise `BrokenInput` if the body is not an object."""
         if not self.is_recordable:
             return None
         reply = as_dict(bytes(self._body)) if self._builder is None else self._builder.reply()
-        return reply if reply is not None and self._wire.reply_items(reply) else None
+        return reply if reply is not None and self._wire.is_reply(reply) else None
 
     def _has_content(self, builder: ReplyBuilder) -> bool:
         """Whether a reply has more than a role."""

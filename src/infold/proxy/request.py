@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from infold.catalogue.served import is_paid
 from infold.core.messages import AssistantMessage, Message, calls_of, fingerprint, is_genuine_user
 from infold.formats.anthropic import defer_tools
 from infold.formats.codec import as_dict, json_text
@@ -28,14 +29,19 @@ from infold.formats.requests import (
     requests_summary,
     requests_truncation,
     with_items,
+    with_output,
 )
 from infold.session.history import DecodedHistory, decode_history
+from infold.session.settings import account_of
 
 SESSION_HEADER = "x-infold-session"
 """The header in which a client may name its session."""
 
 _AGENT_HEADERS = ("x-session-id", "session_id", "session-id", "x-claude-code-session-id", "x-conversation-id")
 """The headers in which agents name their sessions: OpenCode, Codex, Claude Code."""
+
+CREDENTIAL_HEADERS = ("authorization", "x-api-key", "x-goog-api-key", "api-key")
+"""Headers in which providers take credentials; Gemini also takes one in the query."""
 
 SIGNED = "AWS4-HMAC-SHA256"
 """How the credential of a request begins whose body is part of its signature; a Bedrock API key is a bearer token instead."""
@@ -85,7 +91,7 @@ class ParsedRequest(Struct, frozen=True):
 
     `session_name` is `None` for a history that has no session yet. `agent_session` is a fingerprint of the agent's own session
     id, which stays the same when the agent compacts its history; empty if the agent sends none. `relayed` is why it is sent as
-    it was received although its reply is observed; empty for any other.
+    it was received although its reply is observed; empty for any other. `account` stands for its credential.
     """
 
     asked: ProviderRequest
@@ -95,12 +101,16 @@ class ParsedRequest(Struct, frozen=True):
     session_name: str | None
     agent_session: str = ""
     relayed: str = ""
+    account: str = ""
 
-    def with_messages(self, items: list[object]) -> bytes:
-        """Return the body with these messages; the very bytes that were received if none of them changed."""
-        if len(items) == len(self.asked.items) and all(map(_is_same, items, self.asked.items)):
-            return self.raw
-        return encode_body(with_items(self.body, self.asked.wire, items))
+    def with_messages(self, items: list[object], output_tokens: int | None = None) -> bytes:
+        """Return the body with these messages and at most that output; the very bytes that were received if nothing changed."""
+        body = self.body
+        if len(items) != len(self.asked.items) or not all(map(_is_same, items, self.asked.items)):
+            body = with_items(body, self.asked.wire, items)
+        if output_tokens is not None and output_tokens < self.asked.output_tokens:
+            body = with_output(body, output_tokens)
+        return self.raw if body is self.body else encode_body(body)
 
 
 def parse_request(path: str, headers: Mapping[str, str], raw: bytes, *, host: str = "") -> ParsedRequest | Unmanaged:
@@ -125,6 +135,7 @@ def parse_request(path: str, headers: Mapping[str, str], raw: bytes, *, host: st
         window_tokens=requested_window(wire, body, headers),
         is_truncated=requests_truncation(body) or is_truncating_host(host),
         offers_native=offers_native(wire, host),
+        is_paid=is_paid(host, headers),
     )
     history = read_history(asked)
     agent = _agent_session_id(body, headers)
@@ -139,6 +150,7 @@ def parse_request(path: str, headers: Mapping[str, str], raw: bytes, *, host: st
         name,
         fingerprint_of(agent) if agent else "",
         relayed,
+        account_of(*(headers.get(name, "") for name in CREDENTIAL_HEADERS)),
     )
 
 

@@ -183,7 +183,7 @@ class SessionPool:
         self._sessions: RecentlyUsed[Session] = RecentlyUsed(most_open)
         self._unstored: RecentlyUsed[Session] = RecentlyUsed(most_open)
         self._agents: RecentlyUsed[WeakSet[Session]] = RecentlyUsed(most_open)
-        self._binding_models: set[str] = set()
+        self._binding: set[tuple[str, str]] = set()
         self._summaries: RecentlyUsed[str] = RecentlyUsed(most_open)
         self._lock = Lock()
         self._claims: dict[str, list[IncomingHistory]] = {}
@@ -195,13 +195,11 @@ class SessionPool:
         If the window is not stated, `server` is asked for it. While the store fails, the session is another one, in memory only,
         so that requests still fit.
         """
-        settings, found = settings_for(self._settings, parsed.asked), None
+        settings, found = self._settings_for(parsed), None
         if settings.window is None and server is not None:
             self._served = self._served or ServedWindows()
-            found = self._served.find(server.url, parsed.asked.model, partial(_ask, server))
+            found = self._served.find(server.url, parsed.asked.model, partial(_ask, server), base=server.base)
             settings = replace(settings, window=None if found is None else found.tokens)
-        if settings.bound_thinking is None and parsed.asked.model in self._binding_models:
-            settings = replace(settings, bound_thinking=True)
         parsed = with_deferred_tools(parsed) if settings.defer_tools else parsed
         managed = self._begin(parsed, send, with_own_summariser(settings))
         if found is not None and found.is_new:
@@ -236,7 +234,7 @@ class SessionPool:
 
     def counted(self, parsed: ParsedRequest) -> "CountedRequest":
         """Return what would be sent for a request whose tokens the caller has counted; nothing is stored or compacted for it."""
-        settings = with_own_summariser(settings_for(self._settings, parsed.asked))
+        settings = with_own_summariser(self._settings_for(parsed))
         session = (
             None if parsed.session_name is None else self._find_known(parsed, partial(self._open_stored, settings))
         )
@@ -271,11 +269,17 @@ class SessionPool:
     def _learn(self, managed: ManagedRequest, refusal: Overflow) -> None:
         """After a recovery, let the next request read the session again, so that it may be recovered too.
 
-        If the model binds thinking, no other session of this client needs to be refused for that.
+        If the model binds thinking, no open session of the same account needs to be refused for that; the store remembers it
+        for those that are opened later.
         """
         self._sessions.drop(lambda other: other is managed.session)
         if refusal.binds:
-            self._binding_models.add(managed.parsed.asked.model)
+            self._binding.add((managed.parsed.account, managed.parsed.asked.model))
+
+    def _settings_for(self, parsed: ParsedRequest) -> SessionSettings:
+        settings = replace(settings_for(self._settings, parsed.asked), account=parsed.account)
+        is_bound = settings.bound_thinking is None and (parsed.account, parsed.asked.model) in self._binding
+        return replace(settings, bound_thinking=True) if is_bound else settings
 
     def _observe_summary(self, parsed: ParsedRequest, send: Send, open_session: _OpenSession) -> ManagedRequest:
         """Relay a request for a summary of the provider's own, and learn which session the summary is of.
@@ -389,8 +393,10 @@ def _ask(server: UpstreamServer, question: Question) -> bytes | None:
 def settings_for(settings: SessionSettings, asked: ProviderRequest) -> SessionSettings:
     """Fill in format, model and window from a request where the settings leave them unset.
 
-    A proxy recovers from refusals, so the expected size decides when to compact, unless the server truncates instead.
+    A proxy recovers from refusals, so the expected size decides when to compact, unless the server truncates instead. Where
+    tokens cost nothing, no fold is made for its price, unless the settings state one.
     """
+    settings = settings.for_server(is_paid=asked.is_paid)
     window = asked.window_tokens if settings.window is None else settings.window
     nameless = UNKNOWN_MODEL if window is None else None
     recovers = not asked.is_truncated if settings.recovers is None else settings.recovers
@@ -417,8 +423,9 @@ def with_own_summariser(settings: SessionSettings) -> SessionSettings:
 
 
 def _key(session_id: str, settings: SessionSettings) -> Hashable:
-    """Return the key of an open session: one for each model, window and format it is used with, and for how it is refused."""
-    return session_id, settings.model, settings.window, settings.format, settings.bound_thinking, settings.recovers
+    """Return the key of an open session: one for each model, window and format it is used with, how it is refused and paid."""
+    refused = settings.bound_thinking, settings.recovers, settings.account
+    return session_id, settings.model, settings.window, settings.format, *refused, settings.priced
 
 
 # Matching.
@@ -505,9 +512,10 @@ def match_history(history: IncomingHistory, log: Log) -> Match | None:
     known = folded + same
     if live and not known:
         return None
-    if same < len(live) and not history.has_tools and _offers_tools(live):
+    # Clients need not bring a reply that was empty.
+    removed, later = [placed for placed in live[same:] if not placed.is_blank], set(history.fingerprints[known:])
+    if removed and not history.has_tools and _offers_tools(live):
         return None
-    removed, later = live[same:], set(history.fingerprints[known:])
     comes_later = bool(removed) and fingerprints[-1] in later
     return Match(
         known,

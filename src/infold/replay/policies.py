@@ -30,7 +30,7 @@ from infold.core.messages import (
     calls_of,
     results_of,
 )
-from infold.core.policy import PRESETS, Policy, PrunePolicy
+from infold.core.policy import INFOLD, MEMORY_SHARES, PRESETS, Policy, PrunePolicy
 from infold.core.view import view
 from infold.errors import UnknownPreset
 from infold.replay.calls import RecordedCall, RecordedRun
@@ -230,6 +230,9 @@ AS_RECORDED = "as-recorded"
 NONE = Policy("none", auto=False, prune=PrunePolicy(enabled=False))
 """Never compacts; sends everything, whatever the window."""
 
+OTHER_MEMORIES = {f"infold-{memory}": INFOLD.with_memory(memory) for memory in MEMORY_SHARES}
+"""The default policy with each setting of `memory`."""
+
 MODEL_FREE = frozenset({"infold", NONE.name})
 """Policies that never ask a model for a summary."""
 
@@ -249,7 +252,7 @@ def make_runner(name: str, setup: ReplaySetup, window_tokens: int) -> PolicyRunn
         return RecordedRunner(setup)
     if name in _BASELINES:
         return BaselineRunner(setup, _BASELINES[name], window_tokens)
-    return PresetRunner(setup, PRESETS.get(name, NONE), window_tokens)
+    return PresetRunner(setup, PRESETS.get(name) or OTHER_MEMORIES.get(name, NONE), window_tokens)
 
 
 def check_policies(names: Sequence[str]) -> None:
@@ -349,7 +352,7 @@ _BASELINES: dict[str, Rule] = {
     "mask-keep-10": lambda runner: runner.masked(10),
 }
 
-POLICY_NAMES = (*PRESETS, "none", AS_RECORDED, *_BASELINES)
+POLICY_NAMES = (*PRESETS, *OTHER_MEMORIES, "none", AS_RECORDED, *_BASELINES)
 
 
 def _window(entry: ModelEntry, window_tokens: int) -> Window:

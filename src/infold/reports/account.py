@@ -5,7 +5,8 @@ Money is counted only for requests with reported usage and a known price.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
@@ -63,13 +64,17 @@ class Money(Struct, frozen=True):
 
 
 class SessionAccount(Struct, frozen=True):
-    """What happened in a session, or in its newest requests if `is_partial`.
+    """What happened in a session, or in its newest requests if `is_partial`: then every number is of those alone.
 
-    `whole_tokens` is what all requests would have been with the whole history in each, `over_limit` how many of them would not
-    have fitted. `rules` are those of the user that the newest checkpoint quotes. `money` is `None` if no price is known.
+    `compactions` and `shortenings` (prunings and clippings) leave out what was undone. `whole_tokens` is what all requests would
+    have been with the whole history in each, `over_limit` how many of them would not have fitted; of a part both are lower
+    bounds, since what was folded before it is not counted. `rules` are those of the user that the newest checkpoint quotes.
+    `money` is `None` if no price is known.
     """
 
     requests: int
+    compactions: int
+    shortenings: int
     sent_tokens: int
     whole_tokens: int
     over_limit: int
@@ -85,18 +90,21 @@ class SessionAccount(Struct, frozen=True):
 
 
 def session_account(
-    timeline: Timeline, entries: Iterable[NumberedEntry], *, limit_of: LimitOf, prices_of: PricesOf, summary_cost: float
+    timeline: Timeline, entries: Sequence[NumberedEntry], *, limit_of: LimitOf, prices_of: PricesOf
 ) -> SessionAccount:
-    """Return the account of a timeline and the entries it was made from; `summary_cost` is what all summaries cost."""
+    """Return the account of a timeline and the entries it was made from."""
     points, checkpoint = timeline.points, timeline.log.checkpoint
+    changes = Counter(one.kind for one in timeline.annotations if not one.is_undone)
     return SessionAccount(
         requests=len(points),
+        compactions=changes["compaction"],
+        shortenings=changes["pruning"] + changes["clipping"],
         sent_tokens=sum(point.tokens for point in points),
         whole_tokens=sum(point.whole_tokens for point in points),
         over_limit=sum(0 < limit_of(point) < point.whole_tokens for point in points),
         rules=() if checkpoint is None else tuple(_kept_rules(checkpoint)),
         recalls=tuple(_recalls(entries)),
-        money=_money(timeline, prices_of, summary_cost),
+        money=_money(timeline, prices_of, sum(entry.cost for _, entry in entries if isinstance(entry, Checkpoint))),
         is_partial=bool(points) and points[0].number > 1,
     )
 

@@ -35,7 +35,6 @@ from infold.core.messages import (
     ToolResultPart,
     Usage,
 )
-from infold.core.tokens import measure_part
 from infold.errors import UnknownReference
 from infold.ports import SessionKey, Store
 from infold.reports.log_rows import (
@@ -46,10 +45,11 @@ from infold.reports.log_rows import (
     early_end,
     message_state,
     message_tokens,
+    part_tokens,
     preview_message,
     role_of,
 )
-from infold.reports.stored_log import RENDERING, NumberedEntry, find_entry, load_log, reply_in
+from infold.reports.stored_log import NumberedEntry, find_entry, load_log, reply_in
 from infold.reports.text import Excerpt, plural, shorten
 from infold.reports.timeline import cached_share
 from infold.session.media import files_of
@@ -119,7 +119,7 @@ def message_detail(store: Store, key: SessionKey, handle: str, *, whole: bool = 
         sequence,
         message,
         role_of(message),
-        message_tokens(message),
+        message_tokens(message, log),
         message_state(sequence, log, amendments),
         early_end(message),
         tuple(_part(sequence, position, message, log, whole=whole) for position in range(len(message.parts))),
@@ -144,7 +144,7 @@ def _part(sequence: int, position: int, message: Message, log: Log, *, whole: bo
         _title(part),
         shorten(_text(part), whole=whole),
         None if shown is None else shorten(_text(shown)).text,
-        measure_part(part, RENDERING.estimate),
+        part_tokens(part, log),
         can_pin=is_live and isinstance(part, PINNABLE),
         is_pinned=handle in log.pins,
         media=tuple(file.name or file.media_type for file in files_of(part) if file.digest),
@@ -322,7 +322,7 @@ def _lines(log: Log) -> Iterator[MessageLine]:
     for placed in log.live:
         if not placed.is_business:
             shown = log.shown(placed)
-            yield MessageLine(placed.sequence, role_of(shown), preview_message(shown), message_tokens(shown))
+            yield MessageLine(placed.sequence, role_of(shown), preview_message(shown), message_tokens(shown, log))
 
 
 def _hidden(entry: Pruning | Clipping, before: Log, after: Log) -> Iterator[HiddenPart]:
@@ -330,7 +330,7 @@ def _hidden(entry: Pruning | Clipping, before: Log, after: Log) -> Iterator[Hidd
         placed = before.find(handle)
         if placed is not None:
             position = split_handle(handle)[1]
-            sizes = (measure_part(log.shown(placed).parts[position], RENDERING.estimate) for log in (before, after))
+            sizes = (part_tokens(log.shown(placed).parts[position], log) for log in (before, after))
             yield HiddenPart(handle, role_of(placed.message), preview_message(placed.message), *sizes)
 
 

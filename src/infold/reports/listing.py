@@ -138,7 +138,7 @@ class Tallies:
         if not new:
             return known
         tally = add_entries(known, reversed(new))
-        return replace(tally, view_tokens=count_tokens(load_log(self._store, key), tally.overhead))
+        return replace(tally, view_tokens=count_tokens(load_log(self._store, key, model=tally.model), tally.overhead))
 
 
 class ListedSession(Struct, frozen=True):

@@ -20,8 +20,8 @@ from infold.core.messages import (
     ToolResultPart,
     is_compaction_request,
 )
-from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, measure_part
-from infold.reports.stored_log import RENDERING, NumberedEntry
+from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, measure_part, size_of_parts
+from infold.reports.stored_log import NumberedEntry
 from infold.reports.text import describe_entry, excerpt, part_text
 from infold.reports.timeline import Annotation
 
@@ -97,9 +97,14 @@ def can_undo(sequence: int, log: Log) -> bool:
     return is_newest_fold or any(altered.is_hidden_by(sequence) for altered in log.altered.values())
 
 
-def message_tokens(message: Message) -> int:
-    """Return the estimated size of a message."""
-    return MESSAGE_OVERHEAD_TOKENS + sum(measure_part(part, RENDERING.estimate) for part in message.parts)
+def message_tokens(message: Message, log: Log) -> int:
+    """Return the estimated size of a message, corrected by the usage that was reported to its session."""
+    return MESSAGE_OVERHEAD_TOKENS + sum(part_tokens(part, log) for part in message.parts)
+
+
+def part_tokens(part: Part, log: Log) -> int:
+    """Return the estimated size of a part, corrected by the usage that was reported to its session."""
+    return log.calibration.apply(size_of_parts((part,), (measure_part(part, log.rendering.estimate),)))
 
 
 def preview_message(message: Message) -> str:
@@ -156,8 +161,8 @@ def _message_row(sequence: int, message: Message, log: Log, amendments: Iterable
         role_of(message),
         preview_message(message),
         message.created_ms,
-        message_tokens(message),
-        shown_tokens=None if altered is None else message_tokens(altered.message),
+        message_tokens(message, log),
+        shown_tokens=None if altered is None else message_tokens(altered.message, log),
         state=message_state(sequence, log, amendments),
         early_end=early_end(message),
         tools=excerpt(", ".join(dict.fromkeys(filter(None, named))), LONGEST_TOOLS),

@@ -1,5 +1,8 @@
 """Read a stored session: its newest entries, one entry, or the log as it was before an entry."""
 
+from collections.abc import Iterable
+from functools import lru_cache
+from itertools import islice
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -10,15 +13,16 @@ from infold.core.gauge import PlanInputs, gauge
 from infold.core.load import load
 from infold.core.log import Log
 from infold.core.logged_message import Rendering
-from infold.core.messages import AssistantMessage, Overhead
+from infold.core.messages import AssistantMessage, ModelRef, Overhead
 from infold.core.policy import INFOLD
 from infold.errors import UnknownReference, UnknownSession
 from infold.ports import SessionKey, Store
+from infold.session.settings import resolve_settings
 
 NumberedEntry: TypeAlias = tuple[int, Entry]
 
-RENDERING = Rendering()
-"""Reports measure every session alike, whatever its policy is, so that two sessions can be compared."""
+MOST_RULERS = 64
+"""Models whose way of counting is kept."""
 
 MOST_REQUESTS = 400
 """Requests of one timeline: as many as have a column of their own on a phone."""
@@ -26,10 +30,25 @@ MOST_REQUESTS = 400
 MOST_ENTRIES = 4_000
 """Entries of one timeline, for sessions with few requests and much else."""
 
+MOST_READ = 50
+"""Entries that are searched for the model of a session."""
+
 LARGEST_SEQUENCE = 10**18
 """Above the number of every entry, and small enough for every store."""
 
 _UNBOUNDED = budget_for(Window(0), INFOLD)
+
+
+class RecordedModel(Struct, frozen=True):
+    """The model of a session's newest reply and the window it was requested with; `None` and 0 if unknown."""
+
+    ref: ModelRef | None = None
+    window_tokens: int = 0
+
+    @property
+    def id(self) -> str:
+        """The name of the model, empty if it is unknown."""
+        return "" if self.ref is None else self.ref.id
 
 
 class LogSection(Struct, frozen=True):
@@ -57,9 +76,17 @@ def read_section(
     raise UnknownReference("entry before", str(before), remedy="go back to the session")
 
 
-def load_log(store: Store, key: SessionKey, before: int | None = None) -> Log:
-    """Return the session as it was before an entry, or as it is now."""
-    return load(key.session_id, store.newest_first(key, before=before), RENDERING)
+def load_log(store: Store, key: SessionKey, before: int | None = None, *, model: str | None = None) -> Log:
+    """Return the session as it was before an entry, or as it is now, measured for `model`, by default the recorded one."""
+    name = recorded_model(store, key).id if model is None else model
+    return load(key.session_id, store.newest_first(key, before=before), rendering_for(name))
+
+
+@lru_cache(MOST_RULERS)
+def rendering_for(model: str) -> Rendering:
+    """Return how a session is measured: as its model counts, whatever its policy is, so that a report has the sizes that the
+    session itself reported, and two sessions can be compared."""
+    return resolve_settings(model or None, window=0).rendering
 
 
 def find_entry(store: Store, key: SessionKey, sequence: int) -> Entry:
@@ -69,6 +96,18 @@ def find_entry(store: Store, key: SessionKey, sequence: int) -> Entry:
         return found[1]
     check_exists(store, key)
     raise UnknownReference("entry", str(sequence), remedy="go back to the session")
+
+
+def recorded_model(store: Store, key: SessionKey) -> RecordedModel:
+    """Return the model that answered a session last, from its newest entries."""
+    return model_in(islice(store.newest_first(key), MOST_READ))
+
+
+def model_in(newest_first: Iterable[NumberedEntry]) -> RecordedModel:
+    """Return the model of the first reply among entries that has one recorded, or its window."""
+    replies = (reply_in(entry) for _, entry in newest_first)
+    last = next((one for one in replies if one and (one.model is not None or one.window_tokens)), None)
+    return RecordedModel() if last is None else RecordedModel(last.model, last.window_tokens)
 
 
 def check_exists(store: Store, key: SessionKey) -> None:

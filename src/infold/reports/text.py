@@ -35,7 +35,7 @@ from infold.core.messages import (
     ToolResultPart,
     UserMessage,
 )
-from infold.session.report import REASONS, describe_event, describe_safety, part_name
+from infold.session.report import REASONS, describe_event, describe_safety, describe_saving, part_name
 
 UNKNOWN = "–"
 """Stands for a number that is not known."""
@@ -282,7 +282,7 @@ def event_line(event: Event) -> str:
         case _:
             return describe_event(event)
     change = f"{short_number(event.tokens_before):>6} -> {short_number(event.tokens_after):>6}"
-    beyond = describe_safety(event) if isinstance(event, Compacted) else ""
+    beyond = f"{describe_saving(event)}{describe_safety(event)}" if isinstance(event, Compacted) else ""
     return f"{done:<26}{change} tokens   {REASONS[event.reason]}{beyond}"
 
 

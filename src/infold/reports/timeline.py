@@ -14,17 +14,20 @@ from msgspec.structs import replace
 from infold.core.entries import Amendment, Clipping, Entry, Pruning, Rejection, Restoration
 from infold.core.load import load
 from infold.core.log import Log
+from infold.core.logged_message import Rendering
 from infold.core.messages import AssistantMessage, Overhead, SessionId, Usage
 from infold.errors import LogError
 from infold.ports import Store
 from infold.reports.contents import ViewSizes, message_sizes, view_sizes
-from infold.reports.stored_log import RENDERING, LogSection, NumberedEntry, reply_in
+from infold.reports.stored_log import LogSection, NumberedEntry, model_in, rendering_for, reply_in
 from infold.reports.text import describe_entry
 
 ReadEarlier: TypeAlias = Callable[[int], Iterable[NumberedEntry]]
 """Returns the entries before a number, newest first."""
 
 AnnotationKind: TypeAlias = Literal["compaction", "pruning", "clipping", "restoration", "rejection", "amendment"]
+
+DEFAULT_RENDERING = Rendering()
 
 HAS_DETAIL: tuple[AnnotationKind, ...] = ("compaction", "pruning", "clipping")
 """Kinds that `entry_detail` describes."""
@@ -107,13 +110,19 @@ def read_timeline(store: Store, section: LogSection) -> Timeline:
     def read_earlier(number: int) -> Iterator[NumberedEntry]:
         return store.newest_first(section.key, before=number)
 
-    return build_timeline(section.key.session_id, section.entries, read_earlier)
+    rendering = rendering_for(model_in(reversed(section.entries)).id)
+    return build_timeline(section.key.session_id, section.entries, read_earlier, rendering)
 
 
-def build_timeline(session_id: SessionId, entries: Sequence[NumberedEntry], read_earlier: ReadEarlier) -> Timeline:
+def build_timeline(
+    session_id: SessionId,
+    entries: Sequence[NumberedEntry],
+    read_earlier: ReadEarlier,
+    rendering: Rendering = DEFAULT_RENDERING,
+) -> Timeline:
     """Return the timeline of entries, given oldest first; `read_earlier` reads the view they start with."""
     start = entries[0][0] if entries else 0
-    builder = _Builder(load(session_id, read_earlier(start), RENDERING), read_earlier)
+    builder = _Builder(load(session_id, read_earlier(start), rendering), read_earlier)
     for sequence, entry in entries:
         builder.add(sequence, entry)
     return builder.build()

@@ -13,6 +13,7 @@ from contextvars import copy_context
 from functools import cache, partial
 from typing import Any, Literal, ParamSpec, TypeVar, Unpack
 
+from infold.core.budget import AskedOutput
 from infold.core.events import Event, Pruned
 from infold.core.log import Log
 from infold.core.messages import FilePart, Message
@@ -26,7 +27,7 @@ from infold.session.history import DecodedHistory, HistoryMatch
 from infold.session.media import Medium
 from infold.session.report import Ready
 from infold.session.session import Session
-from infold.session.settings import SessionKeywords, SessionSettings, settings_with
+from infold.session.settings import SessionKeywords, SessionSettings, needs_arguments, settings_with
 from infold.session.stored import RESULT_TOKENS
 from infold.session.summariser import check_not_summarising
 from infold.session.threads import LoopCallbacks, LoopCalls
@@ -55,14 +56,17 @@ def _documented_by(source: type) -> Callable[[type[T]], type[T]]:
 class AsyncSession:
     """One session in a store, for async callers; `await AsyncSession.open(…)` reads it."""
 
-    def __init__(self, session: Session, callbacks: LoopCallbacks, *_: object) -> None:
-        if not isinstance(session, Session):
+    def __init__(
+        self, session: Session | None = None, callbacks: LoopCallbacks | None = None, *_: object, **__: object
+    ) -> None:
+        if not isinstance(session, Session) or callbacks is None:
             raise UsageError("an AsyncSession is opened: await AsyncSession.open(store, session_id, settings)")
         self._session = session
         self._callbacks = callbacks
         self._turn = Lock()
 
     @classmethod
+    @needs_arguments("store", "session_id", example="await AsyncSession.open('memory', 'my-session', window='200k')")
     async def open(
         cls,
         store: FullStore | str,
@@ -130,7 +134,7 @@ class AsyncSession:
         *,
         system: object = None,
         tools: object = None,
-        output_tokens: int = 0,
+        output_tokens: int | AskedOutput = 0,
         cache_seconds: int = 0,
         edited_from_tokens: int | None = None,
     ) -> Ready:
@@ -143,7 +147,7 @@ class AsyncSession:
         *,
         system: object = None,
         tools: object = None,
-        output_tokens: int = 0,
+        output_tokens: int | AskedOutput = 0,
         cache_seconds: int = 0,
         edited_from_tokens: int | None = None,
     ) -> Ready:

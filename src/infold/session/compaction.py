@@ -12,7 +12,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.catalogue import Known, lookup
-from infold.core.compact import NO_NATIVE, add_used, apply_step, checkpoint_for, compacted_event, entries_for
+from infold.core.compact import (
+    NO_NATIVE,
+    apply_step,
+    checkpoint_for,
+    checkpoint_without_steps,
+    compacted_event,
+    entries_for,
+)
 from infold.core.cut import Cut, cut_before, needs_definition
 from infold.core.entries import Amendment, Checkpoint, Entry, MessageEntry, Restoration, after_failure
 from infold.core.events import CompactionVetoed, Event, Exceeded, PreparationDiscarded, SummariserPaused
@@ -133,6 +140,8 @@ class CompactionRun:
 
     def run(self) -> Prepared:
         """Compact until the next request fits; raise `WindowExceeded` if none can."""
+        if not self._inputs.offers_tools:
+            self._drop_steps()
         is_resumed = self._resumes_request()
         if is_resumed:
             self._inputs = replace(self._inputs, manual=True)
@@ -189,6 +198,14 @@ class CompactionRun:
         carried = apply_step(self._log, step, self._inputs, now_ms=self._request.now_ms)
         self._writer.append(*carried.entries)
         self._publish(*carried.events)
+
+    def _drop_steps(self) -> None:
+        """Show no kept steps in this request, nor in later ones, so that what is reported for one holds for the next."""
+        checkpoint = checkpoint_without_steps(self._log, self._inputs, now_ms=self._request.now_ms)
+        if checkpoint is not None:
+            event = compacted_event(self._log, checkpoint, self._inputs)
+            self._writer.append(checkpoint)
+            self._publish(event)
 
     # The next step.
 
@@ -281,7 +298,7 @@ class CompactionRun:
         if needs_definition(self._log, cut.index):
             self._discard(prepared)
             return
-        step = replace(plan.step, cut=cut, seen=prepared.basis.seen)
+        step = replace(plan.step, cut=cut)
         source = _Source(replace(plan, step=step), prepared.summary, ahead=True)
         self._commit_requested(source, prepared.summary, guidance)
 
@@ -337,8 +354,7 @@ class CompactionRun:
         if not is_valid(prepared, log, plan.inputs.policy):
             self._discard(prepared)
             return _Source(plan)
-        seen = None if prepared.is_leftover else prepared.basis.seen
-        step = replace(plan.step, cut=cut_with(prepared, plan.step, log, plan.inputs), seen=seen)
+        step = replace(plan.step, cut=cut_with(prepared, plan.step, log, plan.inputs))
         return _Source(replace(plan, step=step), prepared.summary, ahead=not prepared.is_leftover)
 
     def _ask_under_lock(self, source: _Source, guidance: _Guidance, *, insists: bool) -> _Skipped | None:
@@ -408,8 +424,6 @@ class CompactionRun:
         if _gains_nothing(checkpoint):
             self._withdraw_request()
             return _Skipped()
-        if inputs.policy.summary.ledger and step.seen is not None:
-            checkpoint = add_used(checkpoint, log, step)
         checkpoint = _with_summary(checkpoint, summary, inputs, log, ahead=source.ahead)
         entries: tuple[Entry, ...] = (checkpoint,)
         if guidance.may_continue:
@@ -544,6 +558,8 @@ def answer_request(log: Log, inputs: PlanInputs, focus: str = "") -> str:
 class Preview(Struct, frozen=True):
     """What a compaction would do: how many messages it folds, the tokens before and after, and the text by code alone.
 
+    `kept_steps` counts the old steps that stay in their own form behind the text.
+
     If pruning is enough, nothing is folded and there is no text. If a fold would be no smaller than what it replaces,
     nothing at all is done, and the tokens stay the same.
     """
@@ -553,6 +569,7 @@ class Preview(Struct, frozen=True):
     tokens_before: int
     tokens_after: int
     text: str
+    kept_steps: int = 0
 
 
 def preview(log: Log, inputs: PlanInputs, up_to: int | None) -> Preview:
@@ -576,7 +593,7 @@ def preview(log: Log, inputs: PlanInputs, up_to: int | None) -> Preview:
     if checkpoint.tokens_after >= checkpoint.tokens_before:
         return Preview(0, None, before_tokens, before_tokens, "")
     folded, after_tokens = log.length - after.length, estimated_tokens(after, inputs)
-    return Preview(folded, checkpoint.first_kept, before_tokens, after_tokens, checkpoint.text)
+    return Preview(folded, checkpoint.first_kept, before_tokens, after_tokens, checkpoint.text, len(checkpoint.steps))
 
 
 def check_up_to(log: Log, up_to: int | None) -> None:

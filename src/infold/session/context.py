@@ -7,9 +7,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.catalogue import cost_of
-from infold.core.budget import Budget, Window, budget_for, narrow_window
+from infold.core.budget import AskedOutput, Budget, Window, budget_for, narrow_window
 from infold.core.events import CacheMissed
-from infold.core.gauge import PlanInputs
+from infold.core.gauge import PlanInputs, gauge
 from infold.core.log import Log
 from infold.core.messages import (
     AssistantMessage,
@@ -47,19 +47,37 @@ class RequestExtras(NamedTuple):
 
     system: object = None
     tools: object = None
-    output_tokens: int = 0
+    output_tokens: int | AskedOutput = 0
     cache_seconds: int = 0
     edited_from_tokens: int | None = None
+
+    @property
+    def output(self) -> AskedOutput:
+        """What it asks for in reply."""
+        given = self.output_tokens
+        return given if isinstance(given, AskedOutput) else AskedOutput(given)
+
+    @property
+    def offers_tools(self) -> bool:
+        """Whether the request offers tools, or does not say: an empty list says that it offers none."""
+        return self.tools is None or bool(self.tools)
 
     def checked(self, messages: object) -> "RequestExtras":
         """Return them with how long the cache keeps the request as it is marked; raise `UsageError` for a wrong number."""
         require_int("edited_from_tokens", self.edited_from_tokens or 0)
-        require_int("output_tokens", self.output_tokens)
+        check_output(self.output)
         stated = require_int("cache_seconds", self.cache_seconds)
         return self._replace(cache_seconds=stated or marked_seconds(messages, self.system, self.tools))
 
 
 NO_EXTRAS = RequestExtras()
+
+
+def check_output(asked: AskedOutput) -> AskedOutput:
+    """Return what a request asks for in reply; raise `UsageError` for a wrong number."""
+    require_int("output_tokens", asked.tokens)
+    require_int("thinking_tokens", asked.thinking_tokens)
+    return asked
 
 
 class ReplyMetadata(Struct, frozen=True):
@@ -95,12 +113,13 @@ class RequestContext:
     """Everything a decision depends on besides the log, as it changes from request to request.
 
     `extras` is `None` until a request was made in this process. `preamble` are system messages that open the caller's list:
-    they are always sent and never part of the log.
+    they are always sent and never part of the log. `sent_output_tokens` is what the newest request asks for in what is sent.
     """
 
     def __init__(self, settings: ResolvedSettings, now_ms: Callable[[], int]) -> None:
         self.extras: RequestExtras | None = None
         self.preamble: tuple[Message, ...] = ()
+        self.sent_output_tokens = 0
         self._settings = settings
         self._now_ms = now_ms
         self._counted: tuple[tuple[Message, ...], object, object, Overhead] | None = None
@@ -135,14 +154,25 @@ class RequestContext:
             native_is_sealed=settings.format == OPENAI_RESPONSES.name,
             edited_from_tokens=edited_from,
             compact_tool=settings.compact_tool,
+            offers_tools=(self.extras or NO_EXTRAS).offers_tools,
         )
 
     def window(self, log: Log) -> Window:
-        """Return the window as learned by now, less what the request asks for in reply."""
-        window, output_tokens = self._whole_window(log), (self.extras or NO_EXTRAS).output_tokens
-        if not 0 < output_tokens < window.context_tokens:
-            return window
-        return replace(window, input_tokens=min(window.limit_tokens, window.context_tokens - output_tokens))
+        """Return the window as learned by now, with room for the reply that the request asks for."""
+        asked, overhead = (self.extras or NO_EXTRAS).output, self._overhead_of_next(log).tokens
+        return asked.narrow(self._whole_window(log), self._settings.policy, overhead)
+
+    def fitting_output(self, log: Log) -> int:
+        """Return the most to ask for in reply: what the request asks for, or less if prompt and reply do not both fit."""
+        asked = (self.extras or NO_EXTRAS).output
+        if not asked.tokens or not self._settings.policy.auto:
+            return asked.tokens
+        inputs = self.plan_inputs(log)
+        return asked.fitting(
+            self._whole_window(log).context_tokens,
+            expected_tokens=gauge(log, inputs).upper_tokens,
+            most_tokens=gauge(log, replace(inputs, recovers=False)).upper_tokens,
+        )
 
     def complete(self, messages: tuple[Message, ...], log: Log) -> tuple[Message, ...]:
         """Return new messages with the time; replies also with their model, their price, and the overhead sent with them."""
@@ -155,29 +185,37 @@ class RequestContext:
         model = self._settings.model
         overhead = None if self.extras is None else self._overhead(self.extras)
         known = (reply.overhead.schemas for reply in _replies(log) if reply.overhead and reply.overhead.schemas)
-        if overhead is not None and overhead.schemas == next(known, ()):
+        if overhead is not None and overhead.schemas and overhead.schemas == next(known, ()):
             overhead = replace(overhead, schemas=())  # an earlier reply of the view has them
         reply = replace(
             message,
             model=message.model or (ModelRef("", model) if model else None),
             overhead=overhead,
             window_tokens=self._settings.window.context_tokens,
+            finish="other" if message.finish == "length" and self._reaches_own_limit(message.usage) else message.finish,
         )
         return reply if message.usage is None else self._complete_usage(reply, message.usage)
 
     def _complete_usage(self, reply: AssistantMessage, usage: Usage) -> AssistantMessage:
-        """Return a reply with what follows from its usage: its price, and whether it ended at a limit of the caller's own."""
+        """Return a reply with what follows from its usage: its price, and how long the cache keeps it."""
         model, stated, extras = self._settings.model, self._settings.stated_prices, self.extras or NO_EXTRAS
-        most, is_hourly = extras.output_tokens, 2 * usage.cache_write_hour > usage.cache_write
+        is_hourly = 2 * usage.cache_write_hour > usage.cache_write
         usual = HOUR_SECONDS if is_hourly else self._settings.cache_seconds
-        # Compacting makes no room for a reply that is longer than the caller asked for.
-        is_own_limit = 0 < most <= usage.output + usage.reasoning
         return replace(
             reply,
             cost=cost_of(model, usage, stated) if model or stated else 0.0,
             cache_seconds=reply.cache_seconds or extras.cache_seconds or usual,
-            finish="other" if reply.finish == "length" and is_own_limit else reply.finish,
         )
+
+    def _reaches_own_limit(self, usage: Usage | None) -> bool:
+        """Return whether a reply is as long as its request asks for, as sent: compacting makes no room for a longer one.
+
+        Without usage that is known only of a request that was made to ask for less, so that its reply fits the window.
+        """
+        sent = self.sent_output_tokens
+        if usage is None:
+            return sent < (self.extras or NO_EXTRAS).output.tokens
+        return 0 < sent <= usage.output + usage.reasoning
 
     def cache_miss(self, log: Log, reply: Message, reported: ReportedMiss | None) -> CacheMissed | None:
         """Return that the cache did not serve the request of this reply, which is not in the log yet, and what that cost.
@@ -239,8 +277,13 @@ class RequestContext:
         policy, window, learned = self._settings.policy, self.window(log), log.limits.tokens
         if self._states_window:
             policy = replace(policy, window_tokens=None)  # the window has it, with what was learned and asked for
-        if policy.window_tokens is not None and learned is not None:  # a stated window may still be too large
-            policy = replace(policy, window_tokens=min(policy.window_tokens, learned))
+        if learned is not None:  # a stated window may still be too large
+            stated, working = policy.window_tokens, policy.working_window_tokens
+            policy = replace(
+                policy,
+                window_tokens=None if stated is None else min(stated, learned),
+                working_window_tokens=None if working is None else min(working, learned),
+            )
         try:
             return budget_for(window, policy)
         except PolicyError:

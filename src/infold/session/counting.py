@@ -169,6 +169,30 @@ def extra_text(value: object) -> str:
         ) from error
 
 
+def countable(value: object) -> object:
+    """Return a system prompt or tools as they are, with text in place of what cannot be read as JSON.
+
+    For a framework's own objects, which it may send in a way that infold does not know: they are counted by what they print.
+    """
+    if not value:
+        return value
+    try:
+        extra_text(value)
+    except UsageError:
+        if isinstance(value, list | tuple) and len(value) > 1:
+            return [countable(one) for one in value]
+        return print_safely(value)
+    return value
+
+
+def print_safely(value: object) -> str:
+    """Return what an object prints, or what it is if it cannot be printed."""
+    try:
+        return str(value)
+    except Exception as error:  # foreign code; what cannot be printed is not sent by any provider's SDK
+        return f"{type(value).__name__}: {type(error).__name__}"
+
+
 def _dump_model(value: object) -> object:
     dump = getattr(value, "model_dump", None)
     if dump is None:

@@ -15,10 +15,11 @@ from msgspec import Struct, ValidationError, convert
 from msgspec.structs import replace
 
 from infold.catalogue import Override, Prices
-from infold.core.budget import Window, budget_for, usage_tokens
+from infold.core.budget import NOTHING_ASKED, AskedOutput, Window, budget_for, usage_tokens
 from infold.core.budget import is_overflow as reaches_trigger
 from infold.core.compact import Simulation, advance, compact, prune_now
 from infold.core.entries import MessageEntry
+from infold.core.events import OutputLowered
 from infold.core.gauge import PlanInputs, estimated_tokens, gauge
 from infold.core.log import Log
 from infold.core.logged_message import Rendering
@@ -29,10 +30,10 @@ from infold.core.tokens import estimate as tokens_by_rule
 from infold.core.tokens import measure
 from infold.core.view import view
 from infold.errors import BrokenInput, UsageError, did_you_mean, kind_of
-from infold.formats.codec import Decoded, MalformedError, as_dict, dict_or_empty
+from infold.formats.codec import NO_OWN_ITEMS, Decoded, MalformedError, OwnItems, as_dict, dict_or_empty
 from infold.formats.harness_text import mark_foreign, marks_of
 from infold.formats.registry import FORMATS, OPENAI_CHAT, WireFormat, edited_positions, format_of_reply
-from infold.session.context import window_exceeded
+from infold.session.context import check_output, window_exceeded
 from infold.session.counting import count_overhead, extra_text, split_preamble
 from infold.session.report import Report
 from infold.session.settings import (
@@ -66,6 +67,11 @@ class Fitted(NamedTuple):
         """The positions of messages with a source whose content differs from it; all others are the given objects."""
         return self.report.edited
 
+    @property
+    def output_tokens(self) -> int:
+        """The most to ask for in reply: what was given, or less if the window has no room for both; 0 if nothing was."""
+        return self.report.output_tokens
+
     def explain(self) -> str:
         """Return what was done and why in words, a line each."""
         return self.report.explain()
@@ -83,22 +89,24 @@ def fit(
     policy: str | Policy = "infold",
     format: str | None = None,  # noqa: A002 - the word users know
     overrides: Mapping[str, Override] | None = None,
-    recall: bool = False,
+    recall: bool | str = False,
     exact: bool = True,
     environ: Mapping[str, str] | None = None,
     bound_thinking: bool | None = None,
     prices: Prices | None = None,
+    output_tokens: int | AskedOutput = 0,
 ) -> Fitted:
     """Make messages fit a model's window; give `model`, or `window` in tokens (a number, or text such as "200k"), or both.
 
-    `working_window`: how many tokens of it to work in; what cannot be made smaller may still fill the window.
-    `messages` are of OpenAI Chat, OpenAI Responses, Anthropic, Gemini or Bedrock, as dicts, JSON bytes or SDK objects; `system`
-    and `tools` are what is sent with them, in any shape. `recall`: name handles in stubs, because the request offers a way
-    to ask for them. `exact` off keeps to the estimate even if a tokeniser is installed. `environ` has the off switches
-    (`INFOLD_DISABLE_AUTOCOMPACT`, `INFOLD_DISABLE_PRUNE`); by default it is the environment of the process.
+    `working_window`: how many tokens of it to work in; what cannot be made smaller may still fill the window. `messages` are of
+    OpenAI Chat, OpenAI Responses, Anthropic, Gemini or Bedrock, as dicts, JSON bytes or SDK objects; `system` and `tools` are
+    what is sent with them, in any shape; an empty list says that no tools are offered. `recall`: name handles in stubs, because
+    the request offers a way to ask for them. `exact` off keeps to the estimate even if a tokeniser is installed. `environ` has
+    the off switches (`INFOLD_DISABLE_AUTOCOMPACT`, `INFOLD_DISABLE_PRUNE`); by default it is the environment of the process.
     `bound_thinking`: whether the model refuses thinking once something before it changed; by default as the catalogue says. Use
-    `False` if the request asks the provider to drop such blocks itself. `prices`: the model's, in US dollars per million tokens,
-    in place of the catalogue's.
+    `False` if the request asks the provider to drop such blocks itself. `prices`: the model's, in US dollars per million
+    tokens, in place of the catalogue's. `output_tokens`: the most that the request asks for in reply, with a budget for
+    thinking as `AskedOutput`; send `Fitted.output_tokens`, which is less if both do not fit.
 
     Raise `WindowExceeded` if even the smallest view does not fit, `UnknownFormat` or `BrokenInput` for messages that
     cannot be read, `UsageError` if neither model nor window is given or a value has a wrong type.
@@ -106,6 +114,7 @@ def fit(
     check_settings(model, window, policy, working_window)
     if prices is not None:
         check_prices(prices)
+    asked = check_output(output_tokens if isinstance(output_tokens, AskedOutput) else AskedOutput(output_tokens))
     environ = os.environ if environ is None else environ
     policy = resolve_policy(policy, environ, working_window)
     wire = wire_format(messages, format)
@@ -123,23 +132,28 @@ def fit(
         prices=prices,
     )
     preamble, history = split_preamble(decoded.messages)
-    inputs = _plan_inputs(settings, count_overhead(preamble, system, tools, settings.counting.ruler).tokens)
+    overhead = count_overhead(preamble, system, tools, settings.counting.ruler).tokens
+    inputs = replace(_plan_inputs(settings, overhead, asked), offers_tools=tools is None or bool(tools))
     played = _CACHE.play(history, inputs, settings.rendering)
-    compaction = compact(played.log, inputs)
+    compaction = played.next or compact(played.log, inputs)
     if isinstance(compaction.final, Stuck):
         raise window_exceeded(compaction.final)
     played = replace(played, log=compaction.log, events=(*played.events, *compaction.events))
-    report = _report(decoded, played, inputs, settings)
+    window_tokens = settings.window.context_tokens if policy.window_tokens is None else policy.window_tokens
+    report = _with_output(_report(decoded, played, inputs, settings), asked, inputs, window_tokens)
     extras = {name: value for name, value in (("system", system), ("tools", tools)) if value}
     beside = {name: measure(extra_text(value), settings.counting.ruler) for name, value in extras.items()}
-    return _encode(wire, messages, decoded, replace(report, beside=beside))
+    own = _CACHE.own_items(wire, compaction.log.kept, decoded.aliases)
+    return _encode(wire, messages, decoded, replace(report, beside=beside), own)
 
 
-def _plan_inputs(settings: ResolvedSettings, overhead_tokens: int = 0) -> PlanInputs:
+def _plan_inputs(
+    settings: ResolvedSettings, overhead_tokens: int = 0, asked: AskedOutput = NOTHING_ASKED
+) -> PlanInputs:
     policy, counting = settings.policy, settings.counting
     return PlanInputs(
         policy,
-        budget_for(settings.window, policy),
+        budget_for(asked.narrow(settings.window, policy, overhead_tokens), policy),
         overhead_tokens=overhead_tokens,
         bound=counting.margin,
         wide_bound=counting.wide_margin,
@@ -169,8 +183,20 @@ def _report(decoded: Decoded, played: Simulation, inputs: PlanInputs, settings: 
     )
 
 
-def _encode(wire: WireFormat, messages: Sequence[object], decoded: Decoded, report: Report) -> Fitted:
-    items, sources = wire.encode_with_sources(report.sent, decoded)
+def _with_output(report: Report, asked: AskedOutput, inputs: PlanInputs, window_tokens: int) -> Report:
+    """Return the report with the most to ask for in reply; less than was given is one of its events."""
+    prompt = report.upper_tokens
+    output = (
+        asked.fitting(window_tokens, expected_tokens=prompt, most_tokens=prompt) if inputs.policy.auto else asked.tokens
+    )
+    lowered = () if output == asked.tokens else (OutputLowered("fit", asked.tokens, output),)
+    return replace(report, output_tokens=output, events=(*report.events, *lowered))
+
+
+def _encode(
+    wire: WireFormat, messages: Sequence[object], decoded: Decoded, report: Report, own: OwnItems = NO_OWN_ITEMS
+) -> Fitted:
+    items, sources = wire.encode_with_sources(report.sent, decoded, own)
     return Fitted(items, replace(report, sources=sources, edited=edited_positions(items, sources, messages)))
 
 
@@ -248,7 +274,7 @@ def _settings_for_step(
     chosen = resolve_policy(policy, environ)
     if model is None and window is None:
         is_stated = chosen.prune.keep.unit == chosen.prune.minimum.unit == "tokens"
-        window = chosen.window_tokens or (0 if is_stated else None)
+        window = chosen.window_tokens or chosen.working_window_tokens or (0 if is_stated else None)
     return resolve_settings(model, window, chosen, environ=environ, exact=False)
 
 
@@ -292,17 +318,28 @@ class FitCache:
     def __init__(self, most: int = 16) -> None:
         self.most = most
         self._known: OrderedDict[tuple[int, int], _Played] = OrderedDict()
+        self._written: tuple[str, Mapping[str, str], OwnItems] = ("", {}, NO_OWN_ITEMS)
 
     def play(self, history: tuple[Message, ...], inputs: PlanInputs, rendering: Rendering) -> Simulation:
         """Play a history, from where the longest known beginning of it ended."""
         conditions = (inputs, rendering)
         digests = _chain(history, conditions)
         begun = self._take(digests, history, conditions) or Simulation(Log(SessionId("fit"), rendering))
-        played = advance(begun, history[len(begun.sequences) :], inputs)
+        later = history[len(begun.sequences) :]
+        played = advance(begun, later, inputs) if later else begun
+        played = replace(played, next=played.next or compact(played.log, inputs))
         self._known[len(history), digests[-1]] = _Played(history, conditions, played)
         while len(self._known) > self.most:
             self._known.popitem(last=False)
         return played
+
+    def own_items(self, wire: WireFormat, kept: tuple[Message, ...], aliases: Mapping[str, str]) -> OwnItems:
+        """Return items of the steps that a fold kept, which most requests share with the one before."""
+        name, known, own = self._written
+        if (name, known, own.messages) != (wire.name, aliases, kept):
+            own = OwnItems(kept, [item for message in kept for item in wire.encode_new(message, aliases)])
+            self._written = (wire.name, aliases, own)
+        return own.copied()
 
     def _take(
         self, digests: Sequence[int], history: tuple[Message, ...], conditions: tuple[PlanInputs, Rendering]

@@ -7,7 +7,7 @@ an amendment.
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import islice, takewhile
+from itertools import chain, islice, takewhile
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -24,6 +24,7 @@ from infold.core.messages import (
     ReasoningPart,
     calls_of,
     chain_fingerprint,
+    decode_arguments,
     fingerprint,
     has_ids,
     outline_fingerprint,
@@ -34,7 +35,10 @@ from infold.core.policy import SummaryPolicy
 from infold.core.view import REQUEST_TEXT, view
 from infold.errors import BrokenInput, HistoryChanged, UsageError
 from infold.formats.codec import (
+    NO_OWN_ITEMS,
     Decoded,
+    Item,
+    OwnItems,
     as_dict,
     dict_or_empty,
     encode_like,
@@ -56,12 +60,14 @@ class DecodedHistory(Struct, frozen=True):
     """A whole list that was decoded before its session was known; `Session.prepare` takes it in place of the list.
 
     `preamble` are the system messages that open the list, `decoded` the rest, `pairing` the calls that it leaves open.
+    `is_certain`: the session is known to be this list's. If not, a list that lacks anything of the session is another's.
     """
 
     items: Sequence[object]
     preamble: Decoded
     decoded: Decoded
     pairing: Pairing
+    is_certain: bool = True
 
 
 def decode_history(wire: WireFormat, items: Sequence[object]) -> DecodedHistory:
@@ -83,13 +89,44 @@ class EncodedView(Struct, frozen=True):
     edited: frozenset[int]
 
 
-class OwnFold(Struct, frozen=True):
-    """A fold as this session sent it: its texts, and how many messages of the caller's it replaces, with their fingerprints."""
+class MessageContent(Struct, frozen=True):
+    """What a message says, calls and answers, in a form that survives a caller's storage."""
 
-    texts: tuple[str, ...]
+    text: str
+    calls: tuple[tuple[str, object], ...]
+    results: tuple[str, ...]
+
+    @classmethod
+    def of(cls, message: Message) -> "MessageContent":
+        """Return the content of a message."""
+        calls = tuple((call.tool, decode_arguments(call.arguments)) for call in calls_of(message))
+        results = tuple(result.output.strip() for result in results_of(message))
+        return cls(text_of(message).strip(), calls, results)
+
+
+class OwnFold(Struct, frozen=True):
+    """A fold as this session sent it: its messages as they are read back, of how many items they are, and how many messages of
+    the caller's it replaces, with their fingerprints."""
+
+    messages: tuple[MessageContent, ...]
+    items: int
     folded: int
     fingerprint: str
     outline: str
+
+
+class _ShownFold(NamedTuple):
+    """The messages in place of a folded head, as sent, and the checkpoint; read only if a whole list is brought."""
+
+    messages: tuple[Message, ...]
+    checkpoint: Checkpoint
+
+    def read(self, wire: WireFormat) -> OwnFold:
+        """Return it as it is recognised: as its messages are read once they were written."""
+        items = [item for message in self.messages for item in wire.encode_new(message)]
+        read = tuple(map(MessageContent.of, wire.decode(items).messages))
+        made = self.checkpoint
+        return OwnFold(read, len(items), made.folded, made.fingerprint, made.outline)
 
 
 class HistoryMatch(Struct, frozen=True):
@@ -147,6 +184,11 @@ class History:
         self._given: Sequence[object] = ()
         self._given_from = 0
         self._folds: dict[int, OwnFold] = {}
+        self._unread_folds: dict[int, _ShownFold] = {}
+        self._first_items: Sequence[object] = ()
+        self._own = NO_OWN_ITEMS
+        self._own_by_message: list[list[Item]] = []
+        self._own_aliases: dict[str, str] = {}
 
     def mark_stored(self) -> None:
         """Note that everything decoded so far is stored."""
@@ -166,6 +208,7 @@ class History:
         if wire is not self.wire:
             self.wire, self.pairing, self._brought = wire, None, None
             self._nothing = replace(self._nothing, format=wire.name)
+            self._own = NO_OWN_ITEMS
             self.preamble = replace(self.preamble, format=wire.name)
             self.decoded = replace(self.decoded, format=wire.name)
 
@@ -180,18 +223,25 @@ class History:
             count = len(list(takewhile(_is_system, listed)))
             preamble = self.wire.decode(listed[:count])
         whole = _Given(preamble, listed[count:], given)
-        if self._folds:
+        if self._folds or self._unread_folds:
             whole = self._without_fold(whole)
-        return replace(self._match_extended(whole, log) or self._match_whole(whole, log), listed=listed)
+        match = replace(self._match_extended(whole, log) or self._match_whole(whole, log), listed=listed)
+        if isinstance(items, DecodedHistory) and not items.is_certain and _takes_others_back(match, log):
+            raise HistoryChanged("the session has messages that the list does not have")
+        if given is None or whole.decoded is not None:
+            return match
+        return _with_brought_usage(match, given.decoded.messages)
 
     def remember_fold(self, shown: Sequence[Message], log: Log) -> None:
         """Remember how a view shows the newest fold, to recognise it in a list that brings it back."""
         checkpoint, number = log.checkpoint, log.checkpoint_sequence
-        if checkpoint is None or number in self._folds or log.native or not checkpoint.text:
+        is_known = number in self._folds or number in self._unread_folds
+        if checkpoint is None or is_known or log.native or not checkpoint.text:
             return
         live = {placed.message.id for placed in log.live}
-        texts = tuple(text_of(message).strip() for message in takewhile(lambda one: one.id not in live, shown))
-        self._folds[number] = OwnFold(texts, checkpoint.folded, checkpoint.fingerprint, checkpoint.outline)
+        own = tuple(takewhile(lambda one: one.id not in live, shown))
+        self._unread_folds[number] = _ShownFold(own, checkpoint)
+        self._first_items = ()
 
     def adopt(self, match: HistoryMatch) -> None:
         """Take a whole list over as the session's own."""
@@ -228,11 +278,17 @@ class History:
         self._given, self._given_from = list(items), sum(map(len, self.decoded.sources)) - len(items)
 
     def reply(self, body: object, log: Log) -> tuple[Message, ...]:
-        """Decode a provider's reply, with the usage and the reason it ended for."""
+        """Decode a provider's reply, with the usage and the reason it ended for; return nothing if it is something else.
+
+        One without content is a message without parts and has no item: providers refuse such messages.
+        """
         if self.is_undecided:
             wire = format_of_reply(body, self.wire)
-            self.decide_format(wire, is_final=bool(wire.reply_items(body)))
-        later = self.wire.decode(self.wire.reply_items(body), first=_position(log), pairing=self._pairing(log))
+            self.decide_format(wire, is_final=wire.is_reply(body))
+        first = _position(log)
+        later = self.wire.decode(self.wire.reply_items(body), first=first, pairing=self._pairing(log))
+        if not later.messages and self.wire.is_reply(body):
+            later = replace(later, messages=(AssistantMessage(MessageId(f"m{first}"), ()),), sources=((),))
         self.decoded = join_decoded(self.decoded, later)
         usage, finish, kept = self.wire.usage(body), self.wire.finish(body), stated_cache_seconds(body)
         return tuple(
@@ -256,23 +312,37 @@ class History:
     def encode(self, view: Sequence[Message], log: Log) -> EncodedView:
         """Return a view in the caller's shape; unchanged messages are the caller's own objects."""
         known = {message.id: message for message in self.decoded.messages}
-        own = {placed.message.id: placed.message for placed in log.live}
         stubbed = frozenset() if self._brought is None else self._brought.stubbed
-        shown = [
-            known.get(message.id, message) if own.get(message.id) is message and message.id not in stubbed else message
-            for message in view
-        ]
+        brought = {
+            id(placed.message): known.get(placed.message.id, placed.message)
+            for placed in log.live
+            if placed.message.id not in stubbed
+        }
+        own = self._own_items(log)
+        place = own.place_in(view)
+        live_from = place + len(own.messages) if place < len(view) else 0
+        shown = [*view[:live_from], *[brought.get(id(message), message) for message in view[live_from:]]]
         opening = [source for sources in self.preamble.sources for source in sources]
-        items, found = self.wire.encode_with_sources(shown, self.decoded)
+        items, found = self.wire.encode_with_sources(shown, self.decoded, own)
         before = len(opening) if self.is_whole else 0
-        given = range(before, len(self._given))
-        numbers = (None if n is None else n - self._given_from + before for n in found)
+        first, end = before - self._given_from, len(self._given)  # none after a reset, until the list is brought again
         sources = (
-            *(n if self.is_whole else None for n in range(len(opening))),
-            *(n if n in given else None for n in numbers),
+            *(n if self.is_whole and n < end else None for n in range(len(opening))),
+            *[None if n is None or not before <= n + first < end else n + first for n in found],
         )
         items = [*opening, *items]
         return EncodedView(items, sources, edited_positions(items, sources, self._given))
+
+    def _own_items(self, log: Log) -> OwnItems:
+        """Return the items of the steps that the newest fold kept, written once: they are most of what a view has of its own."""
+        aliases = self.decoded.aliases
+        if log.kept is not self._own.messages or aliases != self._own_aliases:
+            before = zip(map(id, self._own.messages), self._own_by_message, strict=False)
+            known = dict(before) if aliases == self._own_aliases else {}
+            written = [known.get(id(message)) or self.wire.encode_new(message, aliases) for message in log.kept]
+            self._own, self._own_by_message = OwnItems(log.kept, list(chain.from_iterable(written))), written
+            self._own_aliases = aliases
+        return self._own
 
     def _pairing(self, log: Log) -> Pairing:
         """Return which calls are open; from the session itself if nothing was decoded yet."""
@@ -288,26 +358,37 @@ class History:
     def _without_fold(self, whole: _Given) -> _Given:
         """Return a list without the fold of this session that it begins with, if any; the newest is looked for first.
 
-        Where roles must alternate, a fold and the user's message after it are one item.
+        Items that did not begin a fold are not looked at again before the next fold. Where roles must alternate, a fold and the
+        user's message after it are one item.
         """
-        most = 1 + max(len(fold.texts) for fold in self._folds.values())
+        if self._first_items and whole.items[: len(self._first_items)] == self._first_items:
+            return whole
+        for number, shown in self._unread_folds.items():
+            self._folds[number] = shown.read(self.wire)
+        self._unread_folds = {}
+        most = 2 + max(fold.items for fold in self._folds.values())
         try:
-            first = self.wire.decode(whole.items[:most]).messages
+            first = self.wire.decode(whole.items[:most])
         except BrokenInput:  # decoding the whole list says which item this is
             return whole
-        asked = 1 if first and text_of(first[0]).strip() == REQUEST_TEXT else 0
-        texts = [text_of(message).strip() for message in first]
+        content = tuple(map(MessageContent.of, first.messages))
+        asked = 1 if content and content[0].text == REQUEST_TEXT else 0
         for fold in reversed(self._folds.values()):
-            count = len(fold.texts)
-            for start in {0, asked}:
-                if count and tuple(texts[start : start + count]) == fold.texts:
-                    return whole._replace(
-                        items=whole.items[start + count :], decoded=None, fold=fold, fold_items=start + count
-                    )
-            rest = _after_text(whole.items[count - 1], fold.texts[-1]) if len(first) >= count > 0 else None
-            if rest is not None and tuple(texts[: count - 1]) == fold.texts[:-1]:
-                items = [rest, *whole.items[count:]]
-                return whole._replace(items=items, decoded=None, fold=fold, fold_items=count - 1)
+            count = len(fold.messages)
+            for start in {0, asked} if count else ():
+                if content[start : start + count] == fold.messages:
+                    taken = sum(map(len, first.sources[: start + count]))
+                    return whole._replace(items=whole.items[taken:], decoded=None, fold=fold, fold_items=taken)
+            if 0 < count <= len(content) and content[: count - 1] == fold.messages[:-1]:
+                taken = sum(map(len, first.sources[: count - 1]))
+                rest = _after_blocks(whole.items[taken], content[count - 1], fold.messages[-1])
+                if rest is not None:
+                    items = [rest, *whole.items[taken + 1 :]]
+                    return whole._replace(items=items, decoded=None, fold=fold, fold_items=taken)
+        if len(content) > 2 and not any(
+            fold.messages[:1] in (content[:1], content[1:2]) for fold in self._folds.values()
+        ):
+            self._first_items = whole.items[: sum(map(len, first.sources[:2]))]
         return whole
 
     def _match_extended(self, whole: _Given, log: Log) -> HistoryMatch | None:
@@ -319,10 +400,11 @@ class History:
         brought, items, given = self._brought, whole.items, whole.decoded
         if brought is None or brought.fold != whole.fold or brought.stubbed:
             return None
-        known = [source for sources in brought.decoded.sources for source in sources]
+        known = list(chain.from_iterable(brought.decoded.sources))
         count = len(brought.decoded.messages)
         live_from = whole.replaced + count - log.folded
-        if not known or live_from < 0 or not _begins_with(items, known):
+        begins = list(items[: len(known)])
+        if not known or live_from < 0 or begins != known:  # a list compares by identity first
             return None
         recorded = _callers(log)[live_from:]
         if given is not None and sum(map(len, given.decoded.sources[:count])) == len(known):
@@ -334,7 +416,7 @@ class History:
         if len(_common(later.messages, recorded, log)) < len(recorded):
             return None
         later = replace(later, messages=_with_ids_of(recorded, later.messages))
-        before = replace(brought.decoded, sources=_regroup(brought.decoded.sources, items))
+        before = replace(brought.decoded, sources=_regroup(brought.decoded.sources, begins))
         return HistoryMatch(
             whole.preamble,
             join_decoded(before, later),
@@ -480,6 +562,40 @@ def is_rewritten(recorded: Message, brought: Message) -> bool:
     return any(text and text in " ".join(text_of(brought).split()) for text in texts)
 
 
+def _takes_others_back(match: HistoryMatch, log: Log) -> bool:
+    """Return whether a list lacks messages of the session, other than a newest reply that it brings in its own words.
+
+    Then it may be that of another conversation, which begins alike. What was folded has to be there word for word, and a reply
+    in other words has to make the same calls and to contain what the recorded one said: some providers only count their calls.
+    """
+    checkpoint, fold = log.checkpoint, match.fold
+    replaced, before = (0, "") if fold is None else (fold.folded, fold.fingerprint)
+    if checkpoint is not None and checkpoint.folded > replaced:
+        head = match.decoded.messages[: checkpoint.folded - replaced]
+        if chain_fingerprint(before, head) != checkpoint.fingerprint:
+            return True
+    if match.amended is None:
+        return False
+    brought_elsewhere = set(map(fingerprint, match.decoded.messages))  # such as a reply that was recorded late
+    newest = [placed.message for placed in _callers(log) if placed.sequence >= match.amended]
+    gone = [message for message in newest if fingerprint(message) not in brought_elsewhere]
+    if not gone:
+        return False
+    if len(gone) > 1 or not match.new or not is_rewritten(gone[0], match.new[0]):
+        return True
+    said, brought = (" ".join(text_of(message).split()) for message in (gone[0], match.new[0]))
+    return said not in brought or _calls_without_text(gone[0]) != _calls_without_text(match.new[0])
+
+
+def _calls_without_text(message: Message) -> str:
+    return fingerprint(replace(message, parts=calls_of(message)))
+
+
+def newest_sequence(log: Log) -> int:
+    """Return the number of the newest message that a caller's list holds too; -1 if there is none."""
+    return next((placed.sequence for placed in reversed(log.live) if not placed.is_own), -1)
+
+
 def _wire_ids(message: Message) -> list[str]:
     """Return the ids of calls and results as the provider gave them; an id that is met a second time is numbered."""
     called, answered = calls_of(message), results_of(message)
@@ -570,6 +686,18 @@ def _with_ids_of(placed: Sequence[LoggedMessage], messages: Sequence[Message]) -
     return (*ours, *messages[len(placed) :])
 
 
+def _with_brought_usage(match: HistoryMatch, brought: Sequence[Message]) -> HistoryMatch:
+    """Give replies the usage that the caller brought them with, where the items after a fold were decoded again."""
+    usages = [getattr(message, "usage", None) for message in brought[-len(match.decoded.messages) :]]
+    skipped = len(match.decoded.messages) - len(usages)
+    messages = tuple(
+        replace(message, usage=usage) if usage is not None and isinstance(message, AssistantMessage) else message
+        for message, usage in zip(match.decoded.messages, [*[None] * skipped, *usages], strict=True)
+    )
+    decoded = replace(match.decoded, messages=messages)
+    return replace(match, decoded=decoded, new=messages[len(messages) - len(match.new) :])
+
+
 def _with_recorded_usage(messages: Sequence[Message], gone: Sequence[LoggedMessage]) -> tuple[Message, ...]:
     """Give a reply that the client rewrote the usage that was recorded with the original."""
     pairs = zip(messages, gone, strict=False)
@@ -584,25 +712,24 @@ def _with_recorded_usage(messages: Sequence[Message], gone: Sequence[LoggedMessa
 
 def _regroup(sources: Sequence[Sequence[object]], items: Sequence[object]) -> tuple[tuple[object, ...], ...]:
     """Return the items of this request in the groups that the equal ones of the last request formed."""
+    if len(items) == len(sources) and all(sources):
+        return tuple(zip(items, strict=True))
     rest = iter(items)
     return tuple(tuple(islice(rest, len(group))) for group in sources)
 
 
-def _after_text(item: object, text: str) -> object | None:
-    """Return a copy of an item without its first block, if that is the text; `None` if it is not, or there is no other."""
+def _after_blocks(item: object, brought: MessageContent, own: MessageContent) -> object | None:
+    """Return a copy of an item without the blocks of a fold's last message; `None` if it begins otherwise, or ends with them."""
     wire = as_dict(item)
     content = wire.get("content")
-    if not isinstance(content, list | tuple) or len(content) < 2:
+    blocks = len(own.results) + (1 if own.text else 0)
+    if not isinstance(content, list | tuple) or len(content) <= blocks:
         return None
-    first = content[0] if isinstance(content[0], str) else dict_or_empty(content[0]).get("text")
-    is_text = isinstance(first, str) and first.strip() == text
-    return encode_like(item, {**wire, "content": [*content[1:]]}) if is_text else None
-
-
-def _begins_with(items: Sequence[object], known: Sequence[object]) -> bool:
-    return len(items) >= len(known) and all(
-        one is other or one == other for one, other in zip(items, known, strict=False)
-    )
+    texts = [block if isinstance(block, str) else dict_or_empty(block).get("text") for block in content[:blocks]]
+    is_text = not own.text or (isinstance(texts[-1], str) and texts[-1].strip() == own.text)
+    if not is_text or brought.results != own.results:
+        return None
+    return encode_like(item, {**wire, "content": [*content[blocks:]]})
 
 
 def _is_system(item: object) -> bool:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.core.entries import MessageEntry, split_handle
-from infold.core.messages import FilePart
+from infold.core.messages import FilePart, is_recall
 from infold.core.policy import Ruler
 from infold.core.recall import MOST_HITS, Document, Hit, Index, render_hits, search_tokens
 from infold.core.tokens import estimate
@@ -183,7 +183,7 @@ class _Wanted(Struct, frozen=True):
 def _wanted(query: str) -> tuple[_Wanted, ...]:
     """The parts that a query names, each once; none where it holds anything but handles."""
     words = [word for word in _BETWEEN_HANDLES.split(query) if word]
-    if len(words) > 1 and words[0].lower() == "recall":  # the words of a stub: "recall 42.1"
+    if len(words) > 1 and is_recall(words[0]):  # the words of a stub: "recall 42.1"
         del words[0]
     named = [match for word in words if (match := _WANTED.fullmatch(word))]
     if len(named) < len(words):

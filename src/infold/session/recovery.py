@@ -11,18 +11,22 @@ from msgspec.structs import replace
 from infold.core.compact import apply_step
 from infold.core.cut import Cut
 from infold.core.entries import Entry, Rejection
-from infold.core.events import Event, Rejected, Repaired
+from infold.core.events import Event, OutputLowered, Rejected, Repaired
 from infold.core.gauge import PlanInputs, estimated_tokens
 from infold.core.log import Log
 from infold.core.plan import Stuck, fold_at
 from infold.errors import WindowExceeded
 from infold.formats.overflow import Overflow
-from infold.session.context import RequestContext, window_exceeded
+from infold.session.context import NO_EXTRAS, RequestContext, window_exceeded
 from infold.session.report import Ready
 from infold.session.writer import LogWriter
 
 MOST_REJECTIONS = 1
 """A request that a provider refused is made smaller and sent once more; a second refusal is raised."""
+
+
+TOTAL_SHARE = 0.05
+"""A reported size is that of prompt and output together if, less the output, it is this near to the estimate of the prompt."""
 
 
 class Recovery:
@@ -77,6 +81,7 @@ class Recovery:
             self._rejections += 1  # an earlier try made it smaller and then broke off
             return prepare()
         self._refused_tokens = estimated
+        overflow = self._without_output(overflow, estimated)
         over_bytes = self._log.media_bytes or None if overflow.bytes_limit else None
         rejection = Rejection(
             estimated,
@@ -85,14 +90,29 @@ class Recovery:
             over_bytes,
             self._now_ms(),
             believed_tokens=self._inputs.budget.limit_tokens or None,
+            for_output=self._is_for_output(overflow, estimated),
         )
         self._append(lambda _: (rejection,))
         self._writer.publish(Rejected(self._log.session_id, estimated, overflow.prompt_tokens, overflow.limit_tokens))
+        sent_output_tokens = self._context.sent_output_tokens
         ready = prepare()
         self._rejections += 1
-        if all(isinstance(event, Repaired) for event in ready.events):
+        is_same = all(isinstance(event, Repaired | OutputLowered) for event in ready.events)
+        if is_same and ready.output_tokens == sent_output_tokens:
             raise self._exceeded()
         return ready
+
+    def _without_output(self, overflow: Overflow, estimated_tokens: int) -> Overflow:
+        """Return a refusal with the size of the prompt if the provider reported that of prompt and output together."""
+        prompt = (overflow.prompt_tokens or 0) - self._context.sent_output_tokens
+        is_total = abs(prompt - estimated_tokens) <= TOTAL_SHARE * estimated_tokens
+        return replace(overflow, prompt_tokens=prompt) if self._context.sent_output_tokens and is_total else overflow
+
+    def _is_for_output(self, overflow: Overflow, estimated_tokens: int) -> bool:
+        """Return whether the refused request fits the limit that the provider names if it asks for less output."""
+        prompt, limit = overflow.prompt_tokens or estimated_tokens, overflow.limit_tokens or 0
+        least = (self._context.extras or NO_EXTRAS).output.least_tokens
+        return prompt + least <= limit < prompt + self._context.sent_output_tokens
 
     def _recover_thinking(self, prepare: Callable[[], Ready]) -> Ready | None:
         """Remove all thinking from a request that was refused for it, and remember that the model binds it.

@@ -8,10 +8,11 @@ from msgspec import Struct
 from infold.catalogue import Assumed, Lookup, Prices, nearest_models
 from infold.core import events
 from infold.core.budget import Budget
-from infold.core.entries import Reason, handle_of
+from infold.core.entries import Checkpoint, Reason, handle_of
 from infold.core.events import Clipped, Compacted, Event, Pruned
 from infold.core.gauge import Gauge
 from infold.core.messages import (
+    KEPT_ID,
     AssistantMessage,
     FilePart,
     Message,
@@ -23,6 +24,7 @@ from infold.core.messages import (
     ToolResultPart,
     UserMessage,
     is_attached_or_own,
+    is_summary,
     results_of,
 )
 from infold.core.policy import Ruler
@@ -46,8 +48,8 @@ class Report(Struct, frozen=True):
     """All that `fit` did.
 
     `tokens_after` is what is sent, system prompt and tools included; `upper_tokens` the most it can be by the provider's
-    count. `model` says where the window came from; none where it was given. `sources` and `edited` are those of `Fitted`. What
-    takes a walk over all messages is worked out when it is asked for.
+    count. `model` says where the window came from; none where it was given. `sources`, `edited` and `output_tokens` are those of
+    `Fitted`. What takes a walk over all messages is worked out when it is asked for.
     """
 
     format: str
@@ -67,6 +69,7 @@ class Report(Struct, frozen=True):
     sources: tuple[int | None, ...] = ()
     edited: frozenset[int] = frozenset()
     prices: Prices | None = None
+    output_tokens: int = 0
 
     @property
     def changed(self) -> bool:
@@ -110,7 +113,8 @@ class RequestReport(Struct, frozen=True):
 
     `tokens_after` is what is sent, system prompt and tools included; `upper_tokens` the most it can be; `limit_tokens` the most
     it may be, 0 if the window has no limit. `is_exact`: the policy counts by the model's own tokeniser. `sent` are the messages
-    as infold has them.
+    as infold has them. `folded_messages` and `shortened_messages` are no longer in the view as they were, from this request or an
+    earlier one.
     """
 
     policy: str
@@ -124,6 +128,8 @@ class RequestReport(Struct, frozen=True):
     sent: tuple[Message, ...]
     system: object = None
     tools: object = None
+    folded_messages: int = 0
+    shortened_messages: int = 0
 
     @property
     def changed(self) -> bool:
@@ -143,9 +149,14 @@ class RequestReport(Struct, frozen=True):
         usable = f"{self.limit_tokens:,} usable" if self.limit_tokens else "a window without limit"
         return f"{self.policy}: {self.tokens_after:,} tokens ({counted}), at most {self.upper_tokens:,} of {usable}"
 
+    def _describe_unchanged(self) -> str:
+        earlier = ((self.folded_messages, "folded"), (self.shortened_messages, "shortened"))
+        told = " and ".join(f"{_number(count, 'message')} {what}" for count, what in earlier if count)
+        return f"nothing more was changed; {told} earlier" if told else "nothing was changed: it fits as it is"
+
     def explain(self) -> str:
         """Return the report in words, a line each."""
-        done = map(describe_event, self.events) if self.events else ("nothing was changed: it fits as it is",)
+        done = map(describe_event, self.events) if self.events else (self._describe_unchanged(),)
         lines = (self.describe_size(), *_describe_window(self.model), *done, describe_contents(self.after))
         return "\n".join(lines)
 
@@ -160,6 +171,10 @@ class Ready(Struct, frozen=True):
     `sources` has for each message the index of the one it is or was made from, in the list of the newest `prepare` or
     `prepare_new`; `None` for what infold wrote, and for what the session has of earlier calls. A message with a source is the
     given object itself, unless its position is in `edited`: then its content differs, as that of a result that was pruned.
+    One that infold wrote may be the same object in the next request: change a copy.
+
+    `output_tokens` is the most to ask for in reply: what was given, or less if the window has no room for both; 0 if nothing
+    was. `end` is the number that the log's next entry had; `record` compares it with the log.
     """
 
     messages: list[Any]
@@ -168,6 +183,8 @@ class Ready(Struct, frozen=True):
     betas: tuple[str, ...] = ()
     sources: tuple[int | None, ...] = ()
     edited: frozenset[int] = frozenset()
+    output_tokens: int = 0
+    end: int = 0
 
     @property
     def events(self) -> tuple[Event, ...]:
@@ -188,7 +205,8 @@ class SessionReport(Struct, frozen=True):
     """How a session stands: how much it holds, how much of that was folded, and what its next request would be.
 
     `messages` counts those of the caller and the model, `folded` those of them that a checkpoint stands for. `cost` is in US
-    dollars. `is_requested`: a compaction was requested and not carried out yet.
+    dollars. `is_requested`: a compaction was requested and not carried out yet. `kept_steps` counts the folded steps that the
+    view shows in their own form.
     """
 
     session_id: str
@@ -198,10 +216,11 @@ class SessionReport(Struct, frozen=True):
     cost: float
     pinned: tuple[str, ...] = ()
     is_requested: bool = False
+    kept_steps: int = 0
 
     def explain(self) -> str:
         """Return the report in words, a line each."""
-        folded = f", {self.folded:,} of them folded" if self.folded else ""
+        folded = f", {self.folded:,} of them folded{_describe_kept(self.kept_steps)}" if self.folded else ""
         cost = f"; ${self.cost:,.4f} so far" if self.cost else ""
         lines = [f"{self.session_id}: {_number(self.messages, 'message')}{folded}{cost}", self.request.describe_size()]
         lines += _describe_window(self.request.model)
@@ -226,11 +245,12 @@ def _describe_window(model: Lookup | None) -> Iterator[str]:
 
 
 def tokens_by_category(messages: Iterable[Message], ruler: Ruler) -> dict[str, int]:
-    """How many tokens of each category these messages hold; only categories that occur."""
+    """How many tokens of each category these messages hold; only categories that occur. Kept steps are part of the summary."""
     sums = dict.fromkeys(CATEGORIES, 0)
     for message in messages:
+        is_kept = message.id.startswith(KEPT_ID)
         for part in message.parts:
-            sums[category_of(message, part)] += measure_part(part, ruler)
+            sums["summary" if is_kept else category_of(message, part)] += measure_part(part, ruler)
         sums[speaker_category(message)] += MESSAGE_OVERHEAD_TOKENS
     return {category: tokens for category, tokens in sums.items() if tokens}
 
@@ -248,6 +268,7 @@ def cost_of(tokens: Mapping[str, int], prices: Prices) -> dict[str, float]:
 
 def _left(report: Report) -> Iterator[RemovedPart]:
     kept = {message.id: message for message in report.sent}
+    in_own_form = {part for message in report.sent if message.id.startswith(KEPT_ID) for part in message.parts}
     item = 0
     for index, (message, number) in enumerate(zip(report.history, report.sequences, strict=True)):
         items = report.items[index] if report.items else 1
@@ -255,7 +276,7 @@ def _left(report: Report) -> Iterator[RemovedPart]:
         if now is None and is_empty(message):
             yield RemovedPart(item, handle_of(number, 0), "empty message", 0)
         for position, part in enumerate(() if now is message or is_empty(message) else message.parts):
-            if now is None or not _is_shown(part, position, message, now):
+            if part not in in_own_form if now is None else not _is_shown(part, position, message, now):
                 tokens = measure_part(part, report.counting.ruler)
                 yield RemovedPart(item + min(position, items - 1), handle_of(number, position), part_name(part), tokens)
         item += items
@@ -269,7 +290,7 @@ def _is_shown(part: Part, position: int, message: Message, now: Message) -> bool
 
 
 def is_empty(message: Message) -> bool:
-    """Return whether a message has no content at all; requests leave it out."""
+    """Return whether a message has no content at all."""
     return all(isinstance(part, TextPart) and not part.text.strip() for part in message.parts)
 
 
@@ -301,17 +322,17 @@ def category_of(message: Message, part: Part) -> str:
 
 def speaker_category(message: Message) -> str:
     """Return the category of a message's own words, by its role."""
-    if _is_own(message):
+    if _is_own(message) or is_summary(message):
         return "summary"
     if isinstance(message, SystemMessage):
         return "system"
     if isinstance(message, AssistantMessage):
-        return "summary" if message.summary or message.foreign_summary else "assistant"
+        return "assistant"
     return "user" if isinstance(message, UserMessage) else "results"
 
 
 def _is_own(message: Message) -> bool:
-    return message.id.startswith(("checkpoint-", "request-", "summary-"))
+    return message.id.startswith(("checkpoint-", "request-", "summary-", KEPT_ID))
 
 
 def _lines(report: Report) -> Iterator[str]:
@@ -369,18 +390,37 @@ def _describe_change(event: Pruned | Clipped | Compacted) -> str:
             what = f"pruned {_number(len(event.targets), 'old tool part')}"
         case Clipped():
             what = f"clipped {_number(len(event.targets), 'part')} too large for the window"
+        case Compacted(folded_messages=0):
+            what = "rewrote the checkpoint"
         case Compacted():
             what = f"folded {_number(event.folded_messages, 'message')}"
     own = "; this step is infold's own, the preset has none" if event.reason == "safety" else ""
-    if isinstance(event, Compacted) and event.is_price_assumed:
-        own = " at the usual ratios of prices, assumed because the model's own are not known"
     beyond = (
-        f"{_describe_review(event)}{_describe_used(event)}{describe_safety(event)}"
+        f"{_describe_kept(event.kept_steps)}{describe_saving(event)}{_describe_review(event)}{describe_safety(event)}"
         if isinstance(event, Compacted)
         else ""
     )
     change = f"{event.tokens_before:,} → {event.tokens_after:,} tokens"
+    if not isinstance(event, Clipped) and event.counted_tokens:
+        change += f" ({event.counted_tokens:,} before it by the preset's own measure)"
     return f"{what}: {change}, because {REASONS[event.reason]}{own}{beyond}"
+
+
+def _describe_kept(steps: int) -> str:
+    """Return how many of the folded steps stay in their own form; empty if none does."""
+    return f"; {_number(steps, 'earlier step')} kept" if steps else ""
+
+
+def describe_saving(fold: Compacted | Checkpoint) -> str:
+    """Return what a fold for its price is expected to save; empty for any other fold, and if it was not stored."""
+    if fold.reason != "price" or not (fold.saving or fold.saving_tokens):
+        return ""
+    if fold.saving:
+        return f"; it is expected to save ${fold.saving:.{2 if fold.saving >= 0.1 else 4}f}"
+    return (
+        f"; it is expected to save the price of {fold.saving_tokens:,} tokens of input, at the usual ratios of prices, assumed "
+        "because the model's own are not known"
+    )
 
 
 def _describe_review(event: Compacted) -> str:
@@ -388,13 +428,6 @@ def _describe_review(event: Compacted) -> str:
     done = ((event.marked, "marked"), (event.corrected, "corrected"), (event.removed, "removed"))
     told = ", ".join(f"{count} {what}" for count, what in done if count)
     return f"; sentences of the summary: {told}" if told else ""
-
-
-def _describe_used(event: Compacted) -> str:
-    """Return how many lines were added for what the agent used while the summary was being written; empty if none."""
-    return (
-        f"; {_number(event.used, 'line')} added for what was used while the summary was written" if event.used else ""
-    )
 
 
 def _number(count: int, noun: str) -> str:
@@ -432,6 +465,8 @@ def describe_event(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912 - a sen
             return f"the plugin {event.plugin} failed and was passed over: {event.problem}"
         case events.Rejected():
             return _describe_refusal(event)
+        case events.OutputLowered():
+            return f"the request asks for {event.sent_tokens:,} tokens of output, not {event.asked_tokens:,}, so that it fits"
         case events.PreparedAhead():
             return f"a summary was written ahead of need in {event.duration_ms / 1000:.1f} s"
         case events.PreparationDiscarded():

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, Unpack
 
 from msgspec.structs import replace
 
+from infold.core.budget import AskedOutput
 from infold.core.clip import clips_on_arrival
 from infold.core.compact import entries_for_summary, prune_now
 from infold.core.entries import (
@@ -27,7 +28,16 @@ from infold.core.entries import (
     handle_of,
     split_handle,
 )
-from infold.core.events import Clipped, Event, Pruned, Repaired, Restored, StubRepeated, SummaryProgressed
+from infold.core.events import (
+    Clipped,
+    Event,
+    OutputLowered,
+    Pruned,
+    Repaired,
+    Restored,
+    StubRepeated,
+    SummaryProgressed,
+)
 from infold.core.gauge import estimated_tokens, gauge
 from infold.core.judge import ModelAnswer
 from infold.core.log import Log
@@ -53,7 +63,7 @@ from infold.formats.registry import is_ambiguous
 from infold.formats.requests import native_betas
 from infold.observers.bus import Bus
 from infold.plugins.runner import PluginHooks
-from infold.ports import FullStore, MediaStore, SessionKey, Summariser
+from infold.ports import FactStore, FullStore, MediaStore, SessionKey, Summariser
 from infold.session.background import BackgroundSummary
 from infold.session.compaction import (
     CompactionInput,
@@ -74,6 +84,7 @@ from infold.session.history import (
     encode_ahead,
     ends_with,
     is_stored_reply,
+    newest_sequence,
     renumber,
 )
 from infold.session.media import take_media, with_stored_media
@@ -84,6 +95,7 @@ from infold.session.settings import (
     SessionKeywords,
     SessionSettings,
     check_store,
+    needs_arguments,
     require_str,
     settings_with,
     wire_format,
@@ -136,6 +148,7 @@ class Session(StoredHistory):
     `is_window_assumed`: the window is a cautious guess, because neither settings, catalogue nor server have it.
     """
 
+    @needs_arguments("store", "session_id", example="Session('memory', 'my-session', window='200k')")
     def __init__(
         self,
         store: FullStore | str,
@@ -156,6 +169,13 @@ class Session(StoredHistory):
         used = check_store(store) if self._opened is None else self._opened
         self._store, self._key, self._rule = used, key, resolved.rendering.estimate
         self._given_settings = settings
+        self._account = settings.account or tenant
+        if (
+            resolved.learns_thinking
+            and isinstance(used, FactStore)
+            and used.remembers(self._account, resolved.binding_fact)
+        ):
+            resolved = replace(resolved, rendering=replace(resolved.rendering, binds_thinking=True))
         self._settings = resolved if isinstance(used, MediaStore) else replace(resolved, media_limit_bytes=0)
         self.is_window_assumed = resolved.is_window_assumed
         self._now_ms = settings.now_ms
@@ -214,10 +234,13 @@ class Session(StoredHistory):
 
     @property
     def tokens(self) -> int:
-        """How many tokens the view has now, system prompt and tools of the newest request included."""
+        """How many tokens the view has now, as its provider counts them, system prompt and tools of the newest request included.
+
+        Events and reports are in the same unit. What a document's preset compares with its trigger may be another number.
+        """
         inputs = self._context.plan_inputs(self.log)
-        is_reported = inputs.policy.compares_usage  # then the count is that of the last reply, and 0 before it
-        return estimated_tokens(self.log, inputs) if is_reported else gauge(self.log, inputs).count_tokens
+        is_own = inputs.policy.count == "anchored"
+        return gauge(self.log, inputs).count_tokens if is_own else estimated_tokens(self.log, inputs)
 
     @property
     def policy(self) -> Policy:
@@ -241,22 +264,24 @@ class Session(StoredHistory):
         *,
         system: object = None,
         tools: object = None,
-        output_tokens: int = 0,
+        output_tokens: int | AskedOutput = 0,
         cache_seconds: int = 0,
         edited_from_tokens: int | None = None,
     ) -> Ready:
         """Make the next request fit, given the whole list of messages; raise `WindowExceeded` if none can.
 
-        `system` and `tools` are sent with them, `output_tokens` is the most the request asks for in reply. `cache_seconds` is how
-        long it asks the provider's cache to keep it, if that is not marked in what is given (`cache_control`).
-        `edited_from_tokens`: it asks the provider to shorten the history itself from there on, as by Anthropic's
-        `context_management`; below that nothing is compacted that fits.
+        `system` and `tools` are sent with them; an empty list says that no tools are offered, and no kept calls are shown.
+        `output_tokens` is the most the request asks for in reply, with a budget for thinking as `AskedOutput`; send
+        `Ready.output_tokens`, which is less if both do not fit. `cache_seconds` is how long it asks the provider's cache to
+        keep it, if that is not marked in what is given (`cache_control`). `edited_from_tokens`: it asks the provider to shorten
+        the history itself from there on, as by Anthropic's `context_management`; below that nothing is compacted that fits.
 
         The list must begin with what was folded; a change there raises `HistoryChanged`. What changed after that is taken back
-        and replaced.
+        and replaced; if a `DecodedHistory` is not certain to be this session's, that raises `HistoryChanged` too.
         """
         extras = RequestExtras(system, tools, output_tokens, cache_seconds, edited_from_tokens).checked(messages)
         with self._operation():
+            before = self._context.extras
             history = self._follow(messages, extras)
 
             def read() -> _New:
@@ -265,7 +290,11 @@ class Session(StoredHistory):
                 self._context.preamble = history.preamble.messages
                 return _New(match.new, match.amended)
 
-            return self._prepare(history, read)
+            try:
+                return self._prepare(history, read)
+            except HistoryChanged:
+                self._context.extras = before  # those of the request that was prepared last
+                raise
 
     def prepare_new(
         self,
@@ -273,7 +302,7 @@ class Session(StoredHistory):
         *,
         system: object = None,
         tools: object = None,
-        output_tokens: int = 0,
+        output_tokens: int | AskedOutput = 0,
         cache_seconds: int = 0,
         edited_from_tokens: int | None = None,
     ) -> Ready:
@@ -300,21 +329,28 @@ class Session(StoredHistory):
 
             return self._prepare(history, read)
 
-    def record(self, reply: object, stamp: ReplyMetadata | None = None) -> None:
+    def record(self, reply: object, stamp: ReplyMetadata | None = None, *, after: int | None = None) -> int:
         """Record a provider's reply (its body or SDK object): the messages, the usage, and why it ended.
 
-        `stamp` is for an agent that knows more of the reply than the wire format shows.
+        `stamp` is for an agent that knows more of the reply than the wire format shows. `after` is the `end` of the request that
+        is answered. Return the `end` of the log; raise `HistoryChanged` if messages were stored since `after`.
         """
         with self._operation():
             history = self._started_history("recording a reply")
-            self._retry(lambda: self._record(history, reply, stamp))
 
-    def recover(self, error: object) -> Ready | None:
+            def attempt() -> int:
+                self._check_end(after)
+                self._record(history, reply, stamp)
+                return self.log.next_sequence
+
+            return self._retry(attempt)
+
+    def recover(self, error: object, *, after: int | None = None) -> Ready | None:
         """Change the request that a provider refused, for one more try: smaller, or without thinking.
 
         `error` is the SDK's exception or the body of the refusal. Return `None` if it is about something else than the request's
         size or thinking bound to another conversation. Raise `WindowExceeded` if nothing more can be left out, or at the
-        second refusal in a row.
+        second refusal in a row. `after` is that of `record`.
         """
         overflow = overflow_from_error(error)
         if overflow is None:
@@ -322,9 +358,13 @@ class Session(StoredHistory):
         with self._operation():
             history = self._started_history("recovering")
             self._reload_if_stale()
+            self._check_end(after)
             recovery = self._recovery or Recovery(self._writer, self._context, self._now_ms, self._append)
             self._recovery = recovery
-            return recovery.recover(overflow, lambda: self._prepare(history, _New))
+            ready = recovery.recover(overflow, lambda: self._prepare(history, lambda: self._nothing_new(after)))
+            if overflow.binds and self._settings.learns_thinking and isinstance(self._store, FactStore):
+                self._store.remember(self._account, self._settings.binding_fact)
+            return ready
 
     def add(self, messages: Sequence[Message], *, longest_tokens: int = 0) -> None:
         """Store infold's own messages (`core.messages`) at once; they come from no wire and need no format.
@@ -358,15 +398,15 @@ class Session(StoredHistory):
 
     # Actions of a person.
 
-    def compact(self, focus: str = "", *, up_to: int | None = None) -> Ready:
+    def compact(self, focus: str = "", *, up_to: int | None = None, after: int | None = None) -> Ready:
         """Compact now, whatever there is; `focus` is what the summary should give room to.
 
-        `up_to` is the number of the first message to keep, as in its handle: 42 for `42.1`.
+        `up_to` is the number of the first message to keep, as in its handle: 42 for `42.1`. `after` is that of `record`.
         """
         manual = _Manual(require_str("focus", focus, example="the open bugs"), up_to)
         with self._operation():
             check_up_to(self.log, up_to)
-            return self._prepare(self._started_history("compacting"), _New, manual)
+            return self._prepare(self._started_history("compacting"), lambda: self._nothing_new(after), manual)
 
     def request_compaction(self, *, auto: bool = False) -> str:
         """Write down that the session is to be compacted, and return the id of that message; nothing is compacted yet.
@@ -492,7 +532,8 @@ class Session(StoredHistory):
         shown = view(log, self._settings.policy.summary)
         report = self._report(Prepared(shown, gauge(log, inputs), inputs.budget.limit_tokens))
         pinned, count = tuple(sorted(log.pins, key=split_handle)), len(self.stored_messages())
-        return SessionReport(self.id, report, count, log.folded, self.cost(), pinned, log.pending is not None).explain()
+        is_requested, kept = log.pending is not None, len(log.steps)
+        return SessionReport(self.id, report, count, log.folded, self.cost(), pinned, is_requested, kept).explain()
 
     def fork(self, session_id: str, *, before: int | None = None, callbacks: Callbacks | None = None) -> "Session":
         """Copy this session under another id of the same store, and return that one; from then on each goes its own way.
@@ -540,6 +581,15 @@ class Session(StoredHistory):
             self._writer.reload()
             self._reset_history()
 
+    def _check_end(self, after: int | None) -> None:
+        """Raise `HistoryChanged` if messages of a caller's were stored since the log ended there."""
+        if after is not None and newest_sequence(self.log) >= after:
+            raise HistoryChanged("another request has gone on with this session")
+
+    def _nothing_new(self, after: int | None) -> _New:
+        self._check_end(after)
+        return _New()
+
     # Preparing.
 
     def _prepare(self, history: History, read: Callable[[], _New], manual: _Manual | None = None) -> Ready:
@@ -568,15 +618,28 @@ class Session(StoredHistory):
             sent = history.encode(self._with_media(history, prepared.view), self.log)
             betas = native_betas(history.wire) if self.log.native else ()
             report = self._report(prepared, tuple(events))
-            return Ready(sent.items, prepared.gauge, report, betas, sent.sources, sent.edited)
+            return Ready(
+                sent.items, prepared.gauge, report, betas, sent.sources, sent.edited, end=self.log.next_sequence
+            )
 
-        return self._retry(attempt)
+        return self._with_output(self._retry(attempt))
+
+    def _with_output(self, ready: Ready) -> Ready:
+        """Return a request with the most to ask for in reply; less than was given is reported."""
+        asked, output = (self._context.extras or NO_EXTRAS).output.tokens, self._context.fitting_output(self.log)
+        self._context.sent_output_tokens = output
+        ready = replace(ready, output_tokens=output)
+        if output == asked:
+            return ready
+        lowered = OutputLowered(self.log.session_id, asked, output)
+        self._writer.publish(lowered)
+        return replace(ready, report=replace(ready.report, events=(*ready.events, lowered)))
 
     def _report(self, prepared: Prepared, events: tuple[Event, ...] = ()) -> RequestReport:
         settings, policy, extras = self._settings, self._settings.policy, self._context.extras or NO_EXTRAS
         return RequestReport(
             policy.name,
-            self.tokens if policy.compares_usage else prepared.gauge.count_tokens,
+            prepared.gauge.count_tokens if policy.count == "anchored" else self.tokens,
             prepared.gauge.upper_tokens,
             prepared.limit_tokens,
             settings.counting.is_exact and policy.estimate == "features",
@@ -586,6 +649,8 @@ class Session(StoredHistory):
             (*self._context.preamble, *prepared.view),
             extras.system,
             extras.tools,
+            self.log.folded,
+            len(self.log.altered),
         )
 
     def _store_new(self, history: History, new: _New) -> None:
@@ -625,7 +690,7 @@ class Session(StoredHistory):
 
     def _publish_repairs(self, view: Sequence[Message]) -> tuple[Event, ...]:
         """Report the calls that a view answers as interrupted, each of them once."""
-        answered = answered_as_interrupted(view)
+        answered = answered_as_interrupted(view[len(self.log.kept) :])  # what a fold kept has its results
         new, self._answered = answered - self._answered, answered
         if not new:
             return ()
@@ -650,7 +715,7 @@ class Session(StoredHistory):
 
     def _with_media(self, history: History, view: tuple[Message, ...]) -> tuple[Message, ...]:
         """Give messages that are sent from the log alone the bytes of their media."""
-        if not any(placed.has_media for placed in self.log.live):
+        if not self.log.has_media:
             return view
         return with_stored_media(view, history.without_source(view), self._writer.read_media)
 

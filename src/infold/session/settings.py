@@ -1,5 +1,6 @@
 """Settings of a session: as a caller writes them, checked, and resolved with what the catalogue knows of the model."""
 
+import hashlib
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import wraps
@@ -21,13 +22,14 @@ from infold.catalogue import (
     Prices,
     binds_thinking,
     compacts_natively,
+    is_subscription,
     lookup,
 )
 from infold.core.budget import LARGEST_OUTPUT_TOKENS, Window
 from infold.core.events import Compacted, Event
 from infold.core.gauge import NativeUse, Rates
 from infold.core.logged_message import Rendering
-from infold.core.policy import Changeable, Policy, apply_switches, parse_number, preset
+from infold.core.policy import Changeable, Policy, PriceUse, apply_switches, memory_size, parse_number, preset
 from infold.errors import UnknownKeyword, UsageError, kind_of
 from infold.formats.registry import ANTHROPIC_MESSAGES, WireFormat, detect, format_named
 from infold.formats.requests import NATIVE_FORMATS
@@ -80,20 +82,28 @@ class SessionSettings(Changeable, frozen=True, kw_only=True, metaclass=CheckedMe
     another process that is compacting this session. `environ` has the off switches (`INFOLD_DISABLE_AUTOCOMPACT`,
     `INFOLD_DISABLE_PRUNE`), read when a session is opened; by default the process environment. `working_window`: how many
     tokens of the window to work in; a request that cannot be made smaller may still fill the window. `bound_thinking`: whether
-    the model refuses thinking once something before it changed; `None`: as the catalogue says, or a refusal shows. Use `False`
-    if the requests ask the provider to drop such blocks itself. `media_limit_bytes`: the bytes of images, documents and sound
-    up to this size are stored, so that recall brings them back; 0 stores none. `recovers`: the server refuses what is too large
-    instead of truncating it, and the caller passes the refusal to `recover` and sends the result. Then the expected size
-    decides, not the largest one possible, and the window is filled further. If unset, `wrap`, the gateway and the agent, which
-    recover by themselves, decide by the server's address. `native`: whether the provider itself may write the summary, by its
+    the model refuses thinking once something before it changed; `None`: as a refusal shows, and where the caller does not
+    recover, as the catalogue says. Use `False` if the requests ask the provider to drop such blocks itself. `account`: a text
+    that stands for the credential of the requests, such as a hash; what a refusal of thinking shows is stored under a keyed
+    hash of it, for all sessions of this account with this model. Empty: the tenant stands for it. `media_limit_bytes`: the
+    bytes of images, documents and sound up to this size are stored, so that recall brings them back; 0 stores none.
+    `recovers`: the server refuses what is too large instead of truncating it, and the caller passes the refusal to `recover` and
+    sends the result. Then the expected size decides, not the largest one possible, and the window is filled further. If unset,
+    `wrap`, the gateway and the agent, which recover by themselves, decide by the server's address. `native`: whether the provider
+    itself may write the summary, by its
     own compaction: `auto` if that keeps more or costs less, `always`, or `never`. `offers_native`: the summariser carries out
     requests with `is_native`, and requests are sent with `Ready.betas`; `wrap` and the gateway do so themselves. `stops`: the
     caller is an agent's loop that ends at `SummaryFailed`, which `prepare` raises under a policy that gives a compaction up
     when its summary fails; otherwise the head is folded without a model. `cache_seconds`: how long the provider keeps a request
     in its cache after its last use, where neither a request nor a reply states it; `None`: as the catalogue says. `prices`: the
-    model's prices in US dollars per million tokens, in place of the catalogue's; if none are known either, only the usual
-    ratios of the model's family decide when a fold pays, and no sum of money is computed. `defer_tools`: `wrap` and the gateway
-    leave tools that were never called to the provider's tool search, where it has one.
+    model's prices in US dollars per million tokens, in place of the catalogue's. `priced`: whether the head is also folded where
+    that is cheaper: `auto` where tokens are known to cost money (`wrap`, the gateway and the agent also go by the server's
+    address and the credential), `always` also at the usual ratios of prices, from which no sum of money is computed, `never`,
+    or `None` for the policy's own. `memory`: how much of the usable window a fold may leave in place of what it folds: `lean`,
+    `balanced`, `rich` (5, 11 or 22 %), a share such as 0.15, or `None` for the policy's own: 11 %, and a fifth of what
+    that is above 7,500 tokens.
+    `defer_tools`: `wrap` and the gateway leave tools that were never called to the provider's tool search, where it has one.
+    `recall` may be the name of the tool, if that is not `recall`.
     """
 
     model: str | None = None
@@ -106,7 +116,7 @@ class SessionSettings(Changeable, frozen=True, kw_only=True, metaclass=CheckedMe
     shares_prefix: bool = False
     background: bool = False
     format: str | None = None
-    recall: bool = False
+    recall: bool | str = False
     compact_tool: bool = False
     plugins: Sequence[object] = ()
     on_event: Callable[[Event], None] | None = None
@@ -115,6 +125,7 @@ class SessionSettings(Changeable, frozen=True, kw_only=True, metaclass=CheckedMe
     patience_seconds: float = 30.0
     environ: Mapping[str, str] | None = None
     bound_thinking: bool | None = None
+    account: str = ""
     media_limit_bytes: int = MEDIA_LIMIT_BYTES
     recovers: bool | None = None
     stops: bool = False
@@ -123,6 +134,8 @@ class SessionSettings(Changeable, frozen=True, kw_only=True, metaclass=CheckedMe
     cache_seconds: int | None = None
     defer_tools: bool = False
     prices: Prices | None = None
+    priced: PriceUse | None = None
+    memory: str | float | None = None
 
     def __post_init__(self) -> None:
         """Reject values of a wrong type where they were written; read windows that are written as text."""
@@ -134,6 +147,10 @@ class SessionSettings(Changeable, frozen=True, kw_only=True, metaclass=CheckedMe
             check_prices(self.prices)
         if self.native not in get_args(NativeUse):
             raise UsageError(f"native is {self.native!r}; give 'auto', 'always' or 'never'")
+        if self.priced is not None and self.priced not in get_args(PriceUse):
+            raise UsageError(f"priced is {self.priced!r}; give 'auto', 'always' or 'never'")
+        if self.memory is not None:
+            memory_size(self.memory)
         if self.cache_seconds is not None and require_int("cache_seconds", self.cache_seconds) < 1:
             raise UsageError(
                 f"cache_seconds is {self.cache_seconds}; give a number from 1 on, or None for the model's own"
@@ -152,10 +169,10 @@ class SessionSettings(Changeable, frozen=True, kw_only=True, metaclass=CheckedMe
         resolved = resolve_settings(
             self.model,
             self.window,
-            resolve_policy(self.policy, environ, self.working_window),
+            self._policy(environ),
             recall=self.recall,
             environ=environ,
-            bound_thinking=self.bound_thinking,
+            bound_thinking=False if self._learns_thinking else self.bound_thinking,
             prices=self.prices,
         )
         native = self._native(resolved)
@@ -174,9 +191,30 @@ class SessionSettings(Changeable, frozen=True, kw_only=True, metaclass=CheckedMe
             patience_seconds=self.patience_seconds,
             media_limit_bytes=self.media_limit_bytes,
             cache_seconds=self.cache_seconds or resolved.cache_seconds,
+            learns_thinking=self._learns_thinking,
             # A document says itself when to act; if that would be too late, the upper bound decides.
             recovers=bool(self.recovers) and resolved.policy.usable == "scaled-reserve",
         )
+
+    @property
+    def _learns_thinking(self) -> bool:
+        """Whether a refusal shows that thinking is bound: it costs a moment where it is recovered, a wrong guess the thinking."""
+        return self.bound_thinking is None and bool(self.recovers)
+
+    def for_server(self, *, is_paid: bool) -> "SessionSettings":
+        """Return the settings for a server: without folds for price where its tokens cost nothing and no prices are stated."""
+        stated = self.priced or (preset(self.policy) if isinstance(self.policy, str) else self.policy).priced
+        is_free = stated == "auto" and self.prices is None and not is_paid
+        return replace(self, priced="never") if is_free else self
+
+    def _policy(self, environ: Mapping[str, str]) -> Policy:
+        """Return the policy with what these settings state of it; a subscription's tokens cost nothing each."""
+        policy = resolve_policy(self.policy, environ, self.working_window)
+        priced = self.priced or policy.priced
+        if priced == "auto" and self.prices is None and is_subscription(self.model or ""):
+            priced = "never"
+        policy = replace(policy, priced=priced)
+        return policy if self.memory is None else policy.with_memory(self.memory)
 
     def _native(self, resolved: "ResolvedSettings") -> NativeUse:
         """Return when the provider itself writes summaries, given what it offers; documents know nothing of that."""
@@ -200,7 +238,7 @@ class SessionKeywords(TypedDict, total=False):
     shares_prefix: bool
     background: bool
     format: str | None
-    recall: bool
+    recall: bool | str
     compact_tool: bool
     plugins: Sequence[object]
     on_event: Callable[[Event], None] | None
@@ -209,6 +247,7 @@ class SessionKeywords(TypedDict, total=False):
     patience_seconds: float
     environ: Mapping[str, str] | None
     bound_thinking: bool | None
+    account: str
     media_limit_bytes: int
     recovers: bool | None
     stops: bool
@@ -217,6 +256,8 @@ class SessionKeywords(TypedDict, total=False):
     cache_seconds: int | None
     defer_tools: bool
     prices: Prices | None
+    priced: PriceUse | None
+    memory: str | float | None
 
 
 def settings_with(given: SessionSettings | None, keywords: Mapping[str, Any], call: str) -> SessionSettings:
@@ -233,7 +274,7 @@ class ResolvedSettings(Struct, frozen=True, kw_only=True):
     `known` is the catalogue's answer, `None` if no model was named. `summarises`: a model can be asked; `summariser_tokens` is
     its window if it is not the session's own model, and `shares_prefix` says that it is sent what the session's model is sent.
     `defers`: summaries are written in the background. `compact_tool`: a tool named `compact` is infold's
-    own. `is_window_assumed`: the window is a guess.
+    own. `is_window_assumed`: the window is a guess. `learns_thinking`: thinking is kept until a refusal shows that it is bound.
     `prices` are stated or the catalogue's, `stated_prices` only the former; `rates` are assumed if neither are known.
     """
 
@@ -260,6 +301,12 @@ class ResolvedSettings(Struct, frozen=True, kw_only=True):
     recovers: bool = False
     native: NativeUse = "never"
     cache_seconds: int = CACHE_SECONDS
+    learns_thinking: bool = False
+
+    @property
+    def binding_fact(self) -> str:
+        """What is remembered of an account once it was refused bound thinking."""
+        return f"binds thinking: {self.model}"
 
     def rates_for(self, *, hourly: bool) -> Rates:
         """Return the rates of a cache that keeps requests for an hour or longer, or for less."""
@@ -277,7 +324,7 @@ def resolve_settings(
     window: int | str | Window | None,
     policy: str | Policy = "infold",
     *,
-    recall: bool = False,
+    recall: bool | str = False,
     environ: Mapping[str, str] = _NO_SWITCHES,
     bound_thinking: bool | None = None,
     overrides: Mapping[str, Override] | None = None,
@@ -291,6 +338,9 @@ def resolve_settings(
     """
     chosen = resolve_policy(policy, environ)
     known = None if model is None else lookup(model, overrides=overrides)
+    if isinstance(known, Assumed) and chosen.usable == "whole":  # the document's number stands whatever the model has
+        assumed = max(known.entry.context_tokens, chosen.working_window_tokens or 0)
+        known = replace(known, entry=replace(known.entry, context_tokens=assumed))
     if known is not None and prices is not None:
         known = replace(known, entry=replace(known.entry, prices=prices, tiers=()))
     known_prices = prices or (known.entry.prices if known else None)
@@ -352,6 +402,11 @@ def rates_of(stated: Prices | None, family: FamilyName | None, *, hourly: bool =
         fresh = prices.cache_write_hour
     cached = prices.input if prices.cache_read is None else prices.cache_read
     return Rates(fresh, cached, prices.output, is_assumed=stated is None)
+
+
+def account_of(*credentials: str) -> str:
+    """Return what stands for credentials where facts about them are remembered: a digest; empty if all are empty."""
+    return hashlib.sha256("\n".join(credentials).encode("utf-8", "replace")).hexdigest() if any(credentials) else ""
 
 
 def is_thinking_bound(model: str | None, known: Lookup | None, stated: bool | None) -> bool:
@@ -430,6 +485,22 @@ def checks_keywords(function: Callable[P, T]) -> Callable[P, T]:
         return function(*args, **keywords)
 
     return checked
+
+
+def needs_arguments(*names: str, example: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Make a method raise `UsageError` with an example where one of its first arguments is missing."""
+
+    def decorate(method: Callable[P, T]) -> Callable[P, T]:
+        @wraps(method)
+        def checked(*args: P.args, **keywords: P.kwargs) -> T:
+            missing = [name for name in names[max(0, len(args) - 1) :] if name not in keywords]
+            if missing:
+                raise UsageError(f"{' and '.join(missing)} must be given; write {example}")
+            return method(*args, **keywords)
+
+        return checked
+
+    return decorate
 
 
 def check_store(store: object) -> FullStore:

@@ -4,15 +4,15 @@ Chooses the cheaper shape of request, divides a head that is too large for the s
 reason to fold without a model. Also holds when a summary is written ahead of need and whether it may still be used.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import takewhile
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from infold.catalogue import Prices, cost_of
-from infold.core.checkpoint_text import render_checkpoint
-from infold.core.compact import NO_NATIVE, NativeSummary, ledger_before, without_settled
+from infold.core.checkpoint_text import TextRoom, render_checkpoint
+from infold.core.compact import NO_NATIVE, NativeSummary, ledgers_at
 from infold.core.cut import Cut, kept_size
 from infold.core.entries import Fault, Handle, Verdict
 from infold.core.events import Event, PreparationDiscarded, PreparedAhead, SummariserResumed, SummaryRejected
@@ -26,7 +26,9 @@ from infold.core.messages import (
     Usage,
     UserMessage,
     WorkPath,
+    calls_of,
     is_genuine_user,
+    results_of,
     text_of,
 )
 from infold.core.plan import Summarise, next_step
@@ -281,7 +283,7 @@ def _ask(log: Log, plan: SummaryPlan, bill: _Bill) -> ModelAnswer:
     output_tokens = min(budget, int(window * LARGEST_OUTPUT_SHARE))
     additions = replace(
         additions,
-        earlier="" if log.checkpoint is None else log.checkpoint.narrative or log.checkpoint.text,
+        earlier="" if log.checkpoint is None else log.checkpoint.narrative or log.checkpoint.text_alone,
         later=later_text(_tail(log, plan), window // LATER_PART) if policy.shows == "head-and-tail" else "",
         kept=_kept_text(log, plan) if policy.ledger and window >= LEAST_KEPT_WINDOW else "",
         output_tokens=output_tokens if policy.judged else 0,
@@ -384,15 +386,10 @@ def _shows_sent(log: Log, plan: SummaryPlan) -> bool:
 
 def _kept_text(log: Log, plan: SummaryPlan) -> str:
     """Return what code will write next to the summary, in short, so that the summary need not repeat it."""
-    ledger = without_settled(ledger_before(log, plan.step.cut), log, plan.step.cut)
+    _, ledger = ledgers_at(log, plan.step.cut)
     room = min(LARGEST_KEPT_TOKENS, int(_summariser_window(plan) * LARGEST_KEPT_SHARE))
-    return render_checkpoint(
-        replace(ledger, narratives=()),
-        budget_tokens=room,
-        must_keep_tokens=room // 2,
-        rule=log.rendering.estimate,
-        recall=False,
-    ).text
+    allowed = TextRoom(budget_tokens=room, must_keep_tokens=room // 2)
+    return render_checkpoint(replace(ledger, narratives=()), allowed, rule=log.rendering.estimate, recall=False).text
 
 
 def _tail(log: Log, plan: SummaryPlan) -> tuple[Message, ...]:
@@ -418,7 +415,7 @@ def _judge(log: Log, plan: SummaryPlan, answer: Answer) -> Verdict:
     replaced = log.checkpoint_size.measure + sum(log.size_of(one).measure for one in log.live[: plan.step.cut.index])
     known, additions = "", plan.additions
     if log.checkpoint is not None:
-        known = without_marks(log.checkpoint.text)
+        known = "\n".join((without_marks(log.checkpoint.text), *_kept_words(log)))
         doubtful = () if log.checkpoint.verdict is None else log.checkpoint.verdict.marked
         for sentence in doubtful:  # repeating it does not make it true
             known = known.replace(sentence, "")
@@ -432,6 +429,14 @@ def _judge(log: Log, plan: SummaryPlan, answer: Answer) -> Verdict:
     )
 
 
+def _kept_words(log: Log) -> Iterator[str]:
+    """Yield what the steps that the last fold kept say, call and answer."""
+    for message in log.kept:
+        yield text_of(message)
+        yield from (call.arguments for call in calls_of(message))
+        yield from (result.output for result in results_of(message))
+
+
 def _room_fault(log: Log, plan: SummaryPlan, answer_tokens: int) -> Fault | None:
     """Return a fault if not even the summary alone would fit the window, whatever a document accepts."""
     inputs = plan.inputs
@@ -443,16 +448,12 @@ def _room_fault(log: Log, plan: SummaryPlan, answer_tokens: int) -> Fault | None
 
 
 class SummaryBasis(Struct, frozen=True):
-    """What a summary was made from: the checkpoint before it, the pins, the policy, and the sequence of its last message.
-
-    `seen`: how many entries there were when it was begun.
-    """
+    """What a summary was made from: the checkpoint before it, the pins, the policy, and the sequence of its last message."""
 
     checkpoint_sequence: int
     pins: frozenset[Handle]
     policy: Policy
     last: int
-    seen: int = 0
 
 
 class PreparedSummary(Struct, frozen=True):
@@ -470,7 +471,7 @@ def basis_of(log: Log, plan: SummaryPlan) -> SummaryBasis:
     """Return what a summary of this plan's head is made from."""
     index = plan.step.cut.index
     last = log.live[index - 1].sequence if index else log.checkpoint_sequence
-    return SummaryBasis(log.checkpoint_sequence, log.pins, plan.inputs.policy, last, log.next_sequence)
+    return SummaryBasis(log.checkpoint_sequence, log.pins, plan.inputs.policy, last)
 
 
 def prepare_ahead(log: Log, plan: SummaryPlan, summary: JudgedSummary) -> PreparedSummary:

@@ -110,7 +110,10 @@ def _changes(base: Policy, used: Mapping[str, StatedValue]) -> dict[str, Any]:
 
 
 def _fields(key: str, field: str, value: Value) -> dict[str, Any]:
-    """Return the fields that a key sets: OpenCode's tail has exactly the tokens stated, and zero turns mean no tail."""
+    """Return the fields that a key sets: OpenCode's tail has exactly the tokens stated, zero turns mean no tail, and stated
+    memory has no other limit."""
+    if key == "compaction.memory":
+        return {field: value, "maximum_tokens": LARGEST_TOKENS}
     if key == "compaction.preserve_recent_tokens":
         return {"size": Amount("tokens", cast(int, value)), "minimum_tokens": 0, "maximum_tokens": LARGEST_TOKENS}
     return {"rule": "none"} if key == "compaction.tail_turns" and value == 0 else {field: value}

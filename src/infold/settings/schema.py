@@ -12,7 +12,19 @@ from typing import TypeAlias, assert_never
 
 from msgspec import Struct
 
-from infold.core.policy import LARGEST_TOKENS, PREFIX, PRESETS, Amount, is_true, parse_number, remaining, share, tokens
+from infold.core.policy import (
+    LARGEST_TOKENS,
+    MEMORY_SHARES,
+    PREFIX,
+    PRESETS,
+    Amount,
+    is_true,
+    memory_size,
+    parse_number,
+    remaining,
+    share,
+    tokens,
+)
 from infold.errors import PolicyError, nearest_names
 
 Value: TypeAlias = bool | int | float | str | Amount | tuple[str, ...] | None
@@ -71,6 +83,12 @@ def store_problem(place: str) -> str:
 def store_path(place: str) -> Path:
     """Return the path of a SQLite store's file, with `~` expanded since not every caller has a shell."""
     return Path(place.removeprefix("sqlite:")).expanduser()
+
+
+def make_private_folder(path: Path) -> None:
+    """Make a folder, and those above it that do not exist, for its owner alone; `Path.mkdir` leaves those to the umask."""
+    for folder in reversed([one for one in (path, *path.parents) if not one.exists()]):
+        folder.mkdir(mode=0o700, exist_ok=True)
 
 
 # Kinds of values. Readers raise `ValueError` with the problem; `bool` is a subclass of `int`, so it is excluded.
@@ -227,6 +245,18 @@ def _read_names(raw: object) -> Value:
     return tuple(raw)
 
 
+def _read_memory(raw: object) -> Value:
+    text = str(raw).strip()
+    wanted = MEMORY_SHARES.get(text)
+    if wanted is None:
+        amount = _read_amount(text)
+        wanted = amount.value if isinstance(amount, Amount) and amount.unit == "share" else inf
+    try:
+        return memory_size(wanted)
+    except PolicyError as error:
+        raise ValueError(f"{raw!r} is not a share that leaves room for work") from error
+
+
 def _read_rules(raw: object) -> Value:
     rules = [part.strip() for part in raw.split(",")] if isinstance(raw, str) else raw
     is_rule = re.compile(r"[a-z_*]+(?::\S.*)?").fullmatch
@@ -263,8 +293,13 @@ HOST = ValueKind("host", "give a host name or an IP address", _read_host)
 HOSTS = ValueKind("list of hosts", "give a list of host names or IP addresses", _read_hosts)
 TENANT = ValueKind("tenant", "give up to 64 letters, digits and . _ @ -", _matching(r"[\w.@-]{1,64}", "a tenant"))
 PRESET = ValueKind("preset", f"choose one of {', '.join(sorted(PRESETS))}", _read_preset)
-NATIVE = ValueKind(
+CHOICE = ValueKind(
     "auto, always or never", "give auto, always or never", _matching(r"auto|always|never", "one of these")
+)
+MEMORY = ValueKind(
+    "lean, balanced, rich or a share",
+    "give lean, balanced, rich, or a share of the usable window such as 0.15",
+    _read_memory,
 )
 NAMES = ValueKind("list of names", "give a list of names, or 'all' or 'none'", _read_names)
 RULES = ValueKind(
@@ -298,7 +333,8 @@ POLICY_FIELDS = MappingProxyType(
         "compaction.tail_turns": "tail.turns",
         "compaction.preserve_recent_tokens": "tail.size",
         "compaction.attempts": "attempts",
-        "compaction.price": "priced",
+        "compaction.priced": "priced",
+        "compaction.memory": "summary.size",
     }
 )
 """The keys that set a field of the policy, and which field."""
@@ -306,7 +342,7 @@ POLICY_FIELDS = MappingProxyType(
 _ALIAS_NAMES = {
     "auto_compact": "compaction.auto",
     "enable_prune": "compaction.prune",
-    "CONTEXT_WINDOW_TOKENS": "window",
+    "CONTEXT_WINDOW_TOKENS": "working_window",
     "COMPACT_TRIGGER": "compaction.trigger",
     "COMPACT_TARGET": "compaction.target",
     "KEEP_LAST_TURNS": "compaction.keep_turns",
@@ -370,7 +406,7 @@ UPSTREAM = Key(
 KEYS: tuple[Key, ...] = (
     Key("preset", PRESET, "Which preset decides when and how to compact.", "infold"),
     Key("model", TEXT, "The model whose window and prices count where a request does not name one.", unset="not named"),
-    Key("window", TOKENS, "The window, in place of the model's own.", unset="the model's own"),
+    Key("window", TOKENS, "The model's window, in place of the one that is known of it.", unset="the model's own"),
     Key(
         "working_window",
         TOKENS,
@@ -388,7 +424,7 @@ KEYS: tuple[Key, ...] = (
         "prices.input",
         PRICE,
         "What a million input tokens cost, in US dollars; a model without prices in the catalogue needs `prices.output` too.",
-        unset="the catalogue's; without any, the usual ratios of the model's family decide when a fold pays",
+        unset="the catalogue's; without any, no fold is made for its price",
     ),
     Key("prices.output", PRICE, "What a million output tokens cost.", unset="the catalogue's"),
     Key(
@@ -442,9 +478,16 @@ KEYS: tuple[Key, ...] = (
     ),
     Key("compaction.model", TEXT, "The model that writes summaries.", unset="none: by code, or the client's own"),
     Key(
-        "compaction.price",
-        SWITCH,
-        "Whether the head is also folded where that is cheaper at the model's prices, after 20 calls at least.",
+        "compaction.priced",
+        CHOICE,
+        "Whether the head is also folded where that is cheaper, after 20 calls at least: auto at known prices of a paid API "
+        "(not for local servers, unknown models and subscriptions), always also at assumed ones.",
+    ),
+    Key(
+        "compaction.memory",
+        MEMORY,
+        "How much of the usable window a compaction may leave in place of what it folds: lean (5 %), balanced (11 %), rich "
+        "(22 %), or a share; the preset's own is 11 %, above 7,500 tokens a fifth of the rest.",
     ),
     Key(
         "compaction.recovers",
@@ -461,7 +504,7 @@ KEYS: tuple[Key, ...] = (
     Key("compaction.background", SWITCH, "Whether compactions are prepared before they are due.", default=False),
     Key(
         "compaction.native",
-        NATIVE,
+        CHOICE,
         "Whether the provider's own compaction writes summaries: auto where it keeps more or costs less.",
         "auto",
     ),

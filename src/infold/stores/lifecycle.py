@@ -4,6 +4,8 @@ Each database has a folder under `migrations/`, with files named `0001_what_it_d
 edited; a change is a new file. The applied migrations are recorded in a table of the database itself.
 """
 
+import hashlib
+import hmac
 import os
 import re
 import time
@@ -12,12 +14,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from importlib.resources import files
 from types import TracebackType
-from typing import Generic, Protocol, Self, TypeAlias, TypeVar
+from typing import Generic, NoReturn, Protocol, Self, TypeAlias, TypeVar
 
 from msgspec import Struct
 
 from infold.core.entries import Entry, decode_entry
-from infold.errors import StoreBroken, StoreClosed, UndecodableLog
+from infold.errors import StoreBroken, StoreClosed, UndecodableLog, UsageError
 from infold.ports import SessionKey
 
 
@@ -29,8 +31,13 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
 
+def hash_account(key: bytes, account: str) -> str:
+    """Return how a store names the owner of facts: a hash of the account, keyed with a key of the store's own."""
+    return hmac.new(key, account.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+
+
 class Closing(ABC):
-    """Context-manager base class for stores."""
+    """Base class of stores: a context manager that cannot be pickled."""
 
     def __enter__(self) -> Self:
         return self
@@ -39,6 +46,12 @@ class Closing(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise UsageError(
+            f"a {type(self).__name__} cannot be pickled or copied, since it holds connections or locks; hand over its place, and "
+            "call open_store there"
+        )
 
     @abstractmethod
     def close(self) -> None:

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
+from secrets import token_bytes
 from threading import Lock
 
 from infold.core.entries import Entry, encode_entry
 from infold.core.recall import Document, Hit
 from infold.errors import StoreConflict, UnknownSession
 from infold.ports import Clock, SessionKey, StoredSession
-from infold.stores.lifecycle import PAGE, Closing, EntryRow, SystemClock, choose_surplus, read_entries
+from infold.stores.lifecycle import PAGE, Closing, EntryRow, SystemClock, choose_surplus, hash_account, read_entries
 from infold.stores.search_index import SearchedSession, SessionIndexes, document_at
 
 WHERE = "memory"
@@ -29,6 +30,8 @@ class MemoryStore(Closing):
         self._held: set[SessionKey] = set()
         self._numbers = count()
         self._indexes = SessionIndexes()
+        self._secret = token_bytes(32)
+        self._facts: set[tuple[str, str]] = set()
 
     def close(self) -> None:
         """Do nothing: the sessions last as long as the store."""
@@ -49,11 +52,13 @@ class MemoryStore(Closing):
 
     def newest_first(self, key: SessionKey, *, before: int | None = None) -> Iterator[tuple[int, Entry]]:
         """Yield the numbered entries, newest first; nothing if the session does not exist."""
-        stored = self._sessions[key].stored if key in self._sessions else []
+        with self._lock:  # while entries are appended, the session is taken out for a moment
+            stored = self._sessions[key].stored if key in self._sessions else []
 
         def fetch(end: int) -> list[EntryRow]:
-            last = min(end, len(stored)) - 1
-            return [(len(stored), number, stored[number]) for number in range(last, max(-1, last - PAGE), -1)]
+            count = len(stored)
+            last = min(end, count) - 1
+            return [(count, number, stored[number]) for number in range(last, max(-1, last - PAGE), -1)]
 
         return read_entries(fetch, key, WHERE, before)
 
@@ -127,6 +132,16 @@ class MemoryStore(Closing):
         """Return the bytes under a digest, or `None`."""
         with self._lock:
             return self._sessions[key].media.get(digest) if key in self._sessions else None
+
+    def remember(self, account: str, fact: str) -> None:
+        """Remember a fact about an account."""
+        with self._lock:
+            self._facts.add((hash_account(self._secret, account), fact))
+
+    def remembers(self, account: str, fact: str) -> bool:
+        """Return whether this was remembered of this account."""
+        with self._lock:
+            return (hash_account(self._secret, account), fact) in self._facts
 
     def _forget(self, keys: Sequence[SessionKey]) -> int:
         for key in keys:

@@ -133,6 +133,12 @@ def open_pool(dsn: str) -> ConnectionPool[Connection]:
     return pool
 
 
+_BEGIN_WRITING: LiteralString = (
+    "SET TRANSACTION ISOLATION LEVEL READ COMMITTED; "
+    "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"
+)
+"""Wait for the server's disk even if the server, the database or the role does not; other settings of it are kept."""
+
 TRIES = 5
 """Attempts at a transaction that the server rolls back in favour of another."""
 
@@ -164,6 +170,8 @@ _QUERIES = Queries(
         "INSERT INTO infold_index_pieces SELECT number, %s, %s, %s FROM infold_sessions WHERE number = %s "
         "ON CONFLICT (session, first) DO UPDATE SET ends = excluded.ends, packed = excluded.packed"
     ),
+    facts="SELECT fact FROM infold_facts WHERE owner = %s",
+    add_fact="INSERT INTO infold_facts VALUES (%s, %s) ON CONFLICT (owner, fact) DO NOTHING",
 )
 
 
@@ -267,7 +275,7 @@ class PostgresStore(SqlStore):
 
     def _write_once(self, act: Callable[[Connection], T]) -> T:
         with self._connection() as connection, connection.transaction():
-            connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+            connection.execute(_BEGIN_WRITING, prepare=False)
             return act(connection)
 
     def _rows(self, query: LiteralString, values: Sequence[object]) -> list[Any]:

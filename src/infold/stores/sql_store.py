@@ -10,8 +10,9 @@ from msgspec import Struct
 from infold.core.entries import Entry
 from infold.core.messages import SessionId
 from infold.core.recall import Document, Hit
+from infold.errors import StoreBroken
 from infold.ports import Clock, SessionKey, StoredSession
-from infold.stores.lifecycle import LAST, PAGE, Closing, EntryRow, PerProcess, read_entries, read_pages
+from infold.stores.lifecycle import LAST, PAGE, Closing, EntryRow, PerProcess, hash_account, read_entries, read_pages
 from infold.stores.search_index import IndexPiece, SearchedSession, SessionIndexes, document_at
 
 T = TypeVar("T")
@@ -33,6 +34,8 @@ class Queries(Struct, frozen=True):
     add_medium: LiteralString  # number, digest, bytes: nothing if the session has it
     add_bytes: LiteralString  # bytes, number
     add_piece: LiteralString  # first, end, content, number: nothing if the session was deleted
+    facts: LiteralString  # owner
+    add_fact: LiteralString  # owner, fact: nothing if it is known
 
 
 class SqlStore(Closing):
@@ -106,6 +109,24 @@ class SqlStore(Closing):
                 connection.execute(self.queries.add_bytes, (added * len(content), number))
 
         self._write(act)
+
+    def remember(self, account: str, fact: str) -> None:
+        """Remember a fact about an account, for all sessions and processes."""
+        values = (self._owner(account), fact)
+        self._write(lambda connection: connection.execute(self.queries.add_fact, values).rowcount)
+
+    def remembers(self, account: str, fact: str) -> bool:
+        """Return whether this was remembered of this account."""
+        return any(found == fact for (found,) in self._rows(self.queries.facts, (self._owner(account),)))
+
+    def _owner(self, account: str) -> str:
+        """Return the account's keyed hash; the key is the fact without an owner, which the migration made."""
+        try:
+            ((key,),) = self._rows(self.queries.facts, ("",))
+            return hash_account(bytes.fromhex(key), account)
+        except (TypeError, ValueError) as error:
+            problem = "the key of its facts is missing or damaged"
+            raise StoreBroken(self.where, problem, remedy="restore the database from a backup") from error
 
     def _pieces(self, number: int) -> list[IndexPiece]:
         return [

@@ -52,6 +52,8 @@ _QUERIES = Queries(
         "INSERT INTO index_pieces SELECT number, ?, ?, ? FROM sessions WHERE number = ? "
         "ON CONFLICT (session, first) DO UPDATE SET ends = excluded.ends, packed = excluded.packed"
     ),
+    facts="SELECT fact FROM facts WHERE owner = ?",
+    add_fact="INSERT INTO facts VALUES (?, ?) ON CONFLICT (owner, fact) DO NOTHING",
 )
 
 

@@ -111,6 +111,15 @@ FULL = ("SQLITE_FULL", "SQLITE_IOERR_SHMSIZE", "SQLITE_IOERR_WRITE")
 
 _UNKNOWN = ("", "SQLite refused", "look the error up by its name")
 
+_READ_ONLY = (
+    "the file system is read-only",
+    "copy the file, and the one that ends in -wal if there is one, to another disk",
+)
+
+_NO_FILES = ("no more files can be opened", "raise the limit (ulimit -n), or close what this process does not need")
+
+_BY_ERRNO = {errno.EROFS: _READ_ONLY, errno.EMFILE: _NO_FILES, errno.ENFILE: _NO_FILES}
+
 
 def prepare(path: Path, busy_seconds: float = BUSY_SECONDS) -> None:
     """Create the file if it does not exist, and bring it up to this version; raise `StoreBroken` if that fails.
@@ -126,9 +135,9 @@ def prepare(path: Path, busy_seconds: float = BUSY_SECONDS) -> None:
         try:
             _refuse_foreign(connection, path)
             _refuse_planted(connection, path)
-            if path.stat().st_mode & 0o077:
-                path.chmod(OWNER_ONLY)  # SQLite gives its two companions the same mode
-            if not is_frozen(connection):
+            if not is_frozen(connection) and not _is_read_only(path):
+                if path.stat().st_mode & 0o077:
+                    path.chmod(OWNER_ONLY)  # SQLite gives its two companions the same mode
                 _use_write_ahead_log(connection, deadline)
             _migrate(connection, path)
         finally:
@@ -138,8 +147,8 @@ def prepare(path: Path, busy_seconds: float = BUSY_SECONDS) -> None:
 def connect(path: Path, busy_seconds: float = BUSY_SECONDS, *, to_read: bool = False) -> sqlite3.Connection:
     """Open an existing file; the connection may move between threads, and a commit is on the disk when it returns.
 
-    A connection that is only to read is frozen if the disk is full, since SQLite needs a little space to share a
-    file: see `is_frozen`.
+    A connection that is only to read is frozen if the disk is full or read-only, since SQLite needs a little space to
+    share a file: see `is_frozen`.
 
     Use it within `in_use()`. It stays open until `disconnect`, even without any reference to it: a forked child must
     not close a connection of its parent, not even when it exits.
@@ -153,7 +162,8 @@ def connect(path: Path, busy_seconds: float = BUSY_SECONDS, *, to_read: bool = F
         try:
             connection = _connection(path, "mode=rw", busy_seconds)
         except sqlite3.OperationalError as error:
-            if not to_read or getattr(error, "sqlite_errorname", "") not in FULL or _has_log(path):
+            cannot_share = getattr(error, "sqlite_errorname", "") in FULL or _is_read_only(path)
+            if not to_read or not cannot_share or _has_log(path):
                 raise
             frozen, connection = True, _connection(path, "immutable=1", busy_seconds)
         _OPEN[connection] = _Opened(os.getpid(), path, _files(path), frozen)
@@ -176,7 +186,8 @@ def is_connected(connection: sqlite3.Connection | None) -> bool:
 def is_frozen(connection: sqlite3.Connection) -> bool:
     """Return whether a connection reads the file as it is now, without locks; it is to be closed after one use.
 
-    Another process that had the file open would have made the space that is missing, so none is writing.
+    Another process that had the file open would have made the space that is missing, so none is writing. Where this process
+    sees a read-only view of a disk that others write to, their log is there, and SQLite reads it without being frozen.
     """
     return _OPEN[connection].frozen
 
@@ -202,6 +213,14 @@ def _file(name: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino
+
+
+def _is_read_only(path: Path) -> bool:
+    """Return whether a file is on a read-only file system; false if that cannot be found out."""
+    try:
+        return bool(os.statvfs(path.parent).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
 
 
 def _has_log(path: Path) -> bool:
@@ -306,16 +325,29 @@ def translate_errors(path: Path) -> Iterator[None]:
             raise
         # What is not UTF-8, in a name of the schema or in a column, has no error name of SQLite's.
         name = getattr(error, "sqlite_errorname", "SQLITE_CORRUPT")
-        _, problem, remedy = next((known for known in REMEDIES if name.startswith(known[0])), _UNKNOWN)
+        problem, remedy = _explain(name, path)
         raise StoreBroken(str(path), f"{problem} ({name}: {error})", remedy=remedy) from error
     except OSError as error:
-        problem = f"it cannot be opened or made ({error.strerror})"
-        raise StoreBroken(str(path), problem, remedy=_WRITING) from error
+        problem, remedy = _BY_ERRNO.get(error.errno or 0, ("it cannot be opened or made", _WRITING))
+        raise StoreBroken(str(path), f"{problem} ({error.strerror})", remedy=remedy) from error
+
+
+def _explain(name: str, path: Path) -> tuple[str, str]:
+    """Return the problem and the remedy of an error of SQLite, which has one name for several reasons not to open a file."""
+    if name.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY")):
+        if _is_read_only(path):
+            return _READ_ONLY
+        try:
+            os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+        except OSError:
+            return _NO_FILES
+    return next((known for known in REMEDIES if name.startswith(known[0])), _UNKNOWN)[1:]
 
 
 def _create(path: Path, deadline: float) -> None:
     """Write a complete new database under another name, then rename it: no process ever sees a partial one."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for folder in reversed([one for one in path.parents if not one.exists()]):
+        folder.mkdir(mode=0o700, exist_ok=True)  # `parents=True` would leave those above to the umask
     while not path.exists():
         with hold_lock(path.with_name(f"{path.name}-creating")) as alone:
             if alone and not path.exists():

@@ -59,7 +59,7 @@ NEEDS_BETA = "{}: Extra inputs are not permitted without the beta header `{}`"
 
 _THINKING = ("thinking", "redacted_thinking")
 _TOOL_CHANGES = ("tool_addition", "tool_removal")
-_PATH = re.compile(r"(?<![\w/.:])(?:\.{0,2}/)?(?:[\w.-]+/)+[\w.-]+")
+_PATH = re.compile(r"(?<![\w/.:-])(?:\.{0,2}/)?(?:[\w.-]+/)+[\w.-]+")
 _MOST_PATHS, _MOST_CALLS, _QUOTED_CHARS = 20, 12, 600
 
 

@@ -248,7 +248,7 @@ def _summary_is_streamed(make: MakeModel) -> None:
         error = error_of(ModelError, lambda: list(model.summarise(request)))
     last = whole[-1]
     require(
-        isinstance(last, ModelAnswer) and last.answer == Answer(LONG),
+        isinstance(last, ModelAnswer) and last.answer == Answer(LONG, "stop"),
         "a summary ends with the whole text, without reasoning",
         last,
     )

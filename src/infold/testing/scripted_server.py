@@ -22,7 +22,7 @@ from infold.core.tokens import estimate_tokens
 from infold.errors import FormatError
 from infold.formats.codec import Item
 from infold.formats.registry import ANTHROPIC_MESSAGES, CONVERSE, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
-from infold.formats.requests import format_of_path, model_in_path
+from infold.formats.requests import format_of_path, model_in_path, output_tokens_in
 from infold.testing.script import (
     ALL_IS_WELL,
     Fail,
@@ -74,13 +74,21 @@ COMPACTS = "/responses/compact"
 """The end of the path that compacts a history of OpenAI's Responses."""
 
 
+OUTPUT_OVERFLOW = (
+    "input length and `max_tokens` exceed context limit: {prompt} + {output} > {window}, decrease input length or "
+    "`max_tokens` and try again"
+)
+"""How Anthropic refuses a request whose prompt fits, but not with the output that it asks for."""
+
+
 class ScriptedServer:
     """Answer every request as a script says, and keep all requests.
 
     The script is called with one request at a time; an exception in it is raised when the `with` block ends. With
     `window_tokens` a larger request is rejected in its provider's own words before the script sees it; the server counts
     `factor` tokens for each of ours. To a request for OpenAI's compaction the script says the summary, which is sent sealed.
-    `served_tokens` is the window that its list of models reports, as vLLM's does.
+    `served_tokens` is the window that its list of models reports, as vLLM's does. `counts_output`: what a request asks for in
+    reply must fit the window too.
     """
 
     def __init__(
@@ -91,7 +99,9 @@ class ScriptedServer:
         factor: float = 1.0,
         trouble: Trouble = NO_TROUBLE,
         served_tokens: int | None = None,
+        counts_output: bool = False,
     ) -> None:
+        self._counts_output = counts_output
         self._served_tokens = served_tokens
         self._lookups: list[ScriptedRequest] = []
         self._answer = answer
@@ -160,10 +170,10 @@ class ScriptedServer:
             return len(self._requests)
 
     def _ask_script(self, request: ScriptedRequest) -> "_Response":
-        window = self._window_tokens
-        if window is not None and request.tokens > window:
+        refusal = self._refusal(request)
+        if refusal is not None:
             self._keep(request)
-            return _Whole(400, _json(REPLY_WRITERS[request.format].overflow(request.tokens, window)))
+            return refusal
         with self._lock:
             number, answer = self._keep(request), self._answer(request)
         match answer:
@@ -183,6 +193,15 @@ class ScriptedServer:
                 return answer
             case _:
                 assert_never(answer)
+
+    def _refusal(self, request: ScriptedRequest) -> "_Whole | None":
+        """Return the refusal of a request that is larger than the window; `None` if it is not."""
+        window, output = self._window_tokens, output_tokens_in(request.body) if self._counts_output else 0
+        if window is None or request.tokens + output <= window:
+            return None
+        if request.tokens > window:
+            return _Whole(400, _json(REPLY_WRITERS[request.format].overflow(request.tokens, window)))
+        return _error(400, OUTPUT_OVERFLOW.format(prompt=request.tokens, output=output, window=window))
 
 
 def parse_request(

@@ -14,7 +14,7 @@ from infold.core.entries import Checkpoint, Entry, MessageEntry, Pin, Pruning, h
 from infold.core.messages import Message, SessionId
 from infold.core.recall import Index, documents_of
 from infold.errors import InfoldError, StoreConflict, UnknownReference, UnknownSession
-from infold.ports import FullStore, MediaStore, SessionKey, Store
+from infold.ports import FactStore, FullStore, MediaStore, SessionKey, Store
 from infold.testing.builders import calls, numbered, replies, result, user
 
 MakeStore: TypeAlias = Callable[[], AbstractContextManager[FullStore]]
@@ -458,6 +458,22 @@ def _media_belong_to_one_session(store: FullStore) -> None:
     require(store.trim(0) == 2 and store.medium(ONE, "a") is None, "trimming deletes media too")
 
 
+def _facts_belong_to_an_account(store: FullStore) -> None:
+    if not isinstance(store, FactStore):
+        return
+    before = store.remembers("account", "binds")
+    store.remember("account", "binds")
+    store.remember("account", "binds")
+    known = [
+        store.remembers(account, fact) for account, fact in (("account", "binds"), ("other", "binds"), ("account", "b"))
+    ]
+
+    require(not before, "an account has no facts at first")
+    require(known == [True, False, False], "a fact is remembered of its account alone, whatever else is", known)
+    require(not store.remembers("", "binds"), "the account without a name knows nothing of others")
+    require(list(store.tenants()) == [], "a fact begins no session")
+
+
 STORE_RULES: tuple[Callable[[FullStore], None], ...] = (
     _entries_come_back,
     _unknown_session_is_empty,
@@ -483,5 +499,6 @@ STORE_RULES: tuple[Callable[[FullStore], None], ...] = (
     _media_are_kept,
     _media_are_kept_once,
     _media_belong_to_one_session,
+    _facts_belong_to_an_account,
 )
 """Each is called with an empty store."""

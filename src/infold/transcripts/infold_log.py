@@ -132,10 +132,13 @@ class _SessionReader:
         return replace(about, messages=messages, model=model, compactions=kept, title=self.title, titles=self.titles)
 
     def _compaction(self, checkpoint: Checkpoint) -> RecordedCompaction:
-        """Return a fold as a recorded compaction; its first kept entry becomes an index of messages."""
+        """Return a fold as a recorded compaction; its first kept entry becomes an index of messages.
+
+        The steps that it kept are among the messages of the record already, and no other program could show them behind it.
+        """
         first = checkpoint.first_kept
         kept = None if first is None else bisect_left(self.numbers, first)
-        return RecordedCompaction(len(self.messages), checkpoint.text, checkpoint.tokens_before or None, kept)
+        return RecordedCompaction(len(self.messages), checkpoint.text_alone, checkpoint.tokens_before or None, kept)
 
     def _withdraw(self, checkpoint: int) -> None:
         """Remove what belongs to a compaction that was undone: the request for it, and the message that asked to go on."""

@@ -23,6 +23,7 @@ from infold.core.messages import (
     ToolResultPart,
     UserMessage,
     calls_of,
+    is_foreign_summary,
     results_of,
     text_of,
 )
@@ -87,7 +88,7 @@ def import_session(session: RecordedSession, *, first_kept: int | None = None) -
     found = (
         RecordedCompaction(position, text_of(message), first_kept=first_kept)
         for position, message in enumerate(messages)
-        if isinstance(message, AssistantMessage) and message.foreign_summary and text_of(message).strip() not in told
+        if is_foreign_summary(message) and text_of(message).strip() not in told
     )
     compactions = sorted((*session.compactions, *found), key=lambda compaction: compaction.position)
     return replace(session, messages=messages, compactions=tuple(compactions))

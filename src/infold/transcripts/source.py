@@ -112,11 +112,19 @@ class Bounds(NamedTuple):
 BOUNDS = Bounds()
 
 
+SQLITE_HEADER = b"SQLite format 3\0"
+
+DATABASE_REMEDY = (
+    "for a store of infold, list its sessions with `infold sessions --store FILE` and write one to a file with "
+    "`infold export ID --store FILE`; for OpenCode's opencode.db, `opencode export SESSION > session.json`"
+)
+
+
 def open_file(path: Path) -> io.BufferedReader:
     """Open a file to read it as a transcript; raise `BrokenInput` for a SQLite database in use."""
     if is_database_in_use(path):
-        remedy = "close it first, or export its sessions: infold export --store FILE"
-        raise BrokenInput(path.name, "it is a SQLite database that is in use, not a transcript", remedy=remedy)
+        problem = "this is a SQLite database that is in use, not a transcript"
+        raise BrokenInput(path.name, problem, remedy=DATABASE_REMEDY)
     return path.open("rb")
 
 
@@ -341,5 +349,7 @@ def _refuse_binary(data: bytes, name: str) -> None:
             "this is a zip archive",
             remedy="unpack it first; an Inspect .eval log is turned into JSON by `inspect log dump`",
         )
+    if data.startswith(SQLITE_HEADER):
+        raise BrokenInput(name, "this is a SQLite database, not a transcript", remedy=DATABASE_REMEDY)
     if b"\0" in data[:8192]:
         raise BrokenInput(name, "this is binary, not text", remedy="give the exported transcript as UTF-8 text or JSON")

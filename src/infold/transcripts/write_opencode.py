@@ -55,9 +55,9 @@ _NAMED_ERROR = re.compile(
 AGENT, COMPACTION = "build", "compaction"
 
 
-def to_opencode(session: RecordedSession) -> dict[str, Any]:
-    """Return the session as one document of OpenCode's."""
-    writer = _Writer(session, _with_compactions(session))
+def to_opencode(session: RecordedSession, diffs: Mapping[MessageId, Sequence[Any]] | None = None) -> dict[str, Any]:
+    """Return the session as one document of OpenCode's; `diffs` are the files that turns changed, by their user messages."""
+    writer = _Writer(session, _with_compactions(session), diffs or {})
     messages = list(writer.write_messages())
     times = [message["info"]["time"]["created"] for message in messages] or [0]
     parent = session.parent or ""
@@ -157,9 +157,12 @@ def _owner(before: Sequence[Message], first: Message) -> Message | None:
 class _Writer:
     """Writes one session: the ids it gets, the results of its calls, and the time reached."""
 
-    def __init__(self, session: RecordedSession, messages: Sequence[Message]) -> None:
+    def __init__(
+        self, session: RecordedSession, messages: Sequence[Message], diffs: Mapping[MessageId, Sequence[Any]]
+    ) -> None:
         self._session = session
         self._messages = messages
+        self._diffs = diffs
         self.hash = sha256(session.id.encode()).hexdigest().upper()
         self.id = session.id if session.id.startswith("ses_") else f"ses_{0:012x}{self.hash[:14]}"
         self._ids = self._named()
@@ -197,7 +200,7 @@ class _Writer:
 
     def _asking(self, message: Message) -> dict[str, Any]:
         user = message if isinstance(message, UserMessage) else UserMessage(message.id, ())
-        title = self._session.titles.get(message.id, "")
+        title, diffs = self._session.titles.get(message.id, ""), self._diffs.get(message.id, ())
         return {
             "id": self._ids[message.id],
             "sessionID": self.id,
@@ -206,7 +209,7 @@ class _Writer:
             "agent": user.agent or AGENT,
             "model": _model(user.model or self._session.model),
             **({"system": user.system} if user.system else {}),
-            **({"summary": {"title": title, "diffs": []}} if title else {}),
+            **({"summary": {**({"title": title} if title else {}), "diffs": [*diffs]}} if title or diffs else {}),
         }
 
     def _reply(self, reply: AssistantMessage) -> dict[str, Any]:

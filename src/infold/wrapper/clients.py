@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
 import httpx2
+import msgspec
 from msgspec import Struct
 
 from infold.errors import UsageError
@@ -67,7 +68,10 @@ class ConverseEndpoint:
             extensions={_CALL: _Call(operation_model, request_dict)},
         )
         response = self._http_client.send(request, stream=True)
-        reply: _Reply = response.extensions[_REPLY]
+        reply: _Reply | None = response.extensions.get(_REPLY)
+        if reply is None:  # infold did not send it, and says why
+            error = {"Code": "ValidationException", "Message": msgspec.json.decode(response.read())["error"]["message"]}
+            return response, {"Error": error, "ResponseMetadata": {"HTTPStatusCode": response.status_code}}
         events = reply.parsed.get("stream")
         if events is None:
             response.close()

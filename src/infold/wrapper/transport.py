@@ -15,7 +15,7 @@ import httpx2
 
 from infold.catalogue.served import MOST_ANSWER_BYTES, Question
 from infold.core.events import Event, FailedOpen, NotManaged
-from infold.errors import UsageError
+from infold.errors import PromptTooLarge, UsageError
 from infold.formats.overflow import Overflow
 from infold.formats.registry import OPENAI_CHAT
 from infold.formats.requests import (
@@ -144,6 +144,8 @@ class _Relay(Generic[Inner]):
         managed = await self._begin(request, headers, content, calls)
         if managed is None:
             return await calls.send(request)
+        if isinstance(managed, PromptTooLarge):
+            return _refusal(managed)
         reply = await self._send(_with_body(request, managed.content), managed, calls)
         while (overflow := reply.overflow) is not None and managed.may_recover(overflow):
             recovered = False
@@ -172,8 +174,8 @@ class _Relay(Generic[Inner]):
 
     async def _begin(
         self, request: httpx2.Request, headers: dict[str, str], content: bytes, calls: "_Calls"
-    ) -> ManagedRequest | None:
-        """Prepare a request; return `None` if it is to be sent as it is."""
+    ) -> ManagedRequest | PromptTooLarge | None:
+        """Prepare a request; return `None` if it is to be sent as it is, an error if it cannot be answered at all."""
         parsed: ParsedRequest | Unmanaged | None = None
         with self._failing_open(None):
             parsed = parse_request(request.url.path, headers, content, host=request.url.netloc.decode("ascii"))
@@ -185,7 +187,10 @@ class _Relay(Generic[Inner]):
         with self._failing_open(parsed.session_name):
             ask = partial(_ask, request, calls)
             server = UpstreamServer(str(request.url), partial(_look_up, request, calls))
-            managed = await calls.prepare(lambda: self._pool.begin(parsed, ask, server))
+            try:
+                managed = await calls.prepare(lambda: self._pool.begin(parsed, ask, server))
+            except PromptTooLarge as error:
+                return error
             if parsed.relayed:
                 self._tell(NotManaged(managed.session_id or "", parsed.relayed))
             if managed.store_error is not None:
@@ -443,6 +448,12 @@ def _run(coroutine: Coroutine[Any, Any, Value]) -> Value:
         result: Value = stop.value
         return result
     raise AssertionError("a sync client waits in place")
+
+
+def _refusal(error: PromptTooLarge) -> httpx2.Response:
+    """Return an answer in the shape that SDKs read errors from, with a status after which they do not try again."""
+    content = {"type": "error", "error": {"type": "invalid_request_error", "message": str(error), "code": 400}}
+    return httpx2.Response(400, json=content)
 
 
 def _failure(session_name: str | None, error: Exception) -> FailedOpen:

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-__all__ = ["AGENTS", "MODEL", "Agent", "Finished", "Home", "reason_missing", "run", "version_of"]
+__all__ = ["AGENTS", "DEFAULT_OUTPUT", "MODEL", "Agent", "Finished", "Home", "reason_missing", "run", "version_of"]
 
 FOLDER = Path(os.environ.get("INFOLD_AGENTS") or Path(__file__).parents[3] / ".agents")
 PACKAGES = FOLDER / "node_modules"
@@ -114,8 +114,8 @@ def nothing(_: Home) -> dict[str, str]:
 # OpenCode.
 
 
-def opencode(package: str) -> Agent:
-    """OpenCode, speaking to its model through one of the clients that it bundles."""
+def opencode(package: str, output: int = OUTPUT_TOKENS) -> Agent:
+    """OpenCode, speaking to its model, of that output limit, through one of the clients that it bundles."""
 
     def command(*words: str) -> list[str]:
         return [str(_opencode()), "run", "--auto", "--format", "json", "--model", f"lab/{MODEL}", *words]
@@ -126,7 +126,7 @@ def opencode(package: str) -> Agent:
         wire="anthropic-messages" if package.endswith("anthropic") else "openai-chat",
         command=command,
         again=lambda task: command("--continue", task),
-        environment=lambda home: _opencode_environment(home, package),
+        environment=lambda home: _opencode_environment(home, package, output),
         files=nothing,
         shell=lambda command: ("bash", {"command": command, "description": "Looks at the work"}),
     )
@@ -136,7 +136,7 @@ def _opencode() -> Path:
     return next(PACKAGES.glob("opencode-linux-*/bin/opencode"))
 
 
-def _opencode_environment(home: Home, package: str) -> dict[str, str]:
+def _opencode_environment(home: Home, package: str, output: int) -> dict[str, str]:
     switches = ("PROJECT_CONFIG", "DEFAULT_PLUGINS", "AUTOUPDATE", "MODELS_FETCH", "SHARE", "LSP_DOWNLOAD")
     folders = ("CONFIG", "DATA", "STATE", "CACHE")
     return {
@@ -145,12 +145,12 @@ def _opencode_environment(home: Home, package: str) -> dict[str, str]:
         "OPENCODE_PURE": "1",
         "OPENCODE_AUTH_CONTENT": "{}",
         "OPENCODE_TEST_HOME": str(home.own),
-        "OPENCODE_CONFIG_CONTENT": json.dumps(_opencode_config(home.address, package)),
+        "OPENCODE_CONFIG_CONTENT": json.dumps(_opencode_config(home.address, package, output)),
     }
 
 
-def _opencode_config(address: str, package: str) -> dict[str, Any]:
-    limit = {"context": HUGE_WINDOW, "output": OUTPUT_TOKENS}
+def _opencode_config(address: str, package: str, output: int) -> dict[str, Any]:
+    limit = {"context": HUGE_WINDOW, "output": output}
     models = {name: {"name": name, "tool_call": True, "limit": limit} for name in (MODEL, "scripted-small")}
     options = {"apiKey": CREDENTIAL, "baseURL": f"{address}/v1", "timeout": False}
     return {
@@ -314,8 +314,8 @@ def _qwen(*words: str) -> list[str]:
     return [_node(), str(program), "--yolo", "--auth-type", "openai", "--model", MODEL, *words]
 
 
-def _qwen_settings(home: Home) -> dict[str, str]:
-    generation = {"contextWindowSize": HUGE_WINDOW, "samplingParams": {"max_tokens": OUTPUT_TOKENS}}
+def _qwen_settings(home: Home, **generation: object) -> dict[str, str]:
+    generation = {"contextWindowSize": HUGE_WINDOW, **generation}
     settings = {
         "general": {"disableAutoUpdate": True, "enableAutoUpdate": False},
         "privacy": {"usageStatisticsEnabled": False},
@@ -332,11 +332,11 @@ QWEN_CODE = Agent(
     command=lambda task: _qwen("--prompt", task),
     again=lambda task: _qwen("--continue", "--prompt", task),
     environment=lambda home: {"OPENAI_BASE_URL": f"{home.address}/v1", "OPENAI_API_KEY": CREDENTIAL},
-    files=_qwen_settings,
+    files=lambda home: _qwen_settings(home, samplingParams={"max_tokens": OUTPUT_TOKENS}),
     shell=lambda command: ("run_shell_command", {"command": command, "is_background": False}),
     window=40_000,
     many_files=30,
-    remarks="asks for 32,000 tokens of output unless `samplingParams.max_tokens` is set, which a small window has no room for",
+    remarks="with `samplingParams.max_tokens` set",
 )
 
 
@@ -571,3 +571,15 @@ AGENTS = (
     CLAUDE_AGENT_SDK,
 )
 """The agents and SDKs, some of them by two interfaces."""
+
+
+LARGE_OUTPUT = 64_000
+"""The output limit of a model, of which OpenCode asks for 32,000."""
+
+DEFAULT_OUTPUT = (
+    CLAUDE_CODE,
+    replace(QWEN_CODE, files=_qwen_settings, remarks=""),
+    opencode("@ai-sdk/openai-compatible", LARGE_OUTPUT),
+    opencode("@ai-sdk/anthropic", LARGE_OUTPUT),
+)
+"""Agents that ask for as much output as they do by default."""

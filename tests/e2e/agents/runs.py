@@ -4,7 +4,7 @@
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -67,10 +67,19 @@ class Ended(Struct, frozen=True):
         return bool(calls_of(entry.message)) if self.agent.shell else isinstance(entry.message, AssistantMessage)
 
 
-def work(agent: Agent, folder: Path, *files: int, window: int, told_window: int | None = None) -> Ended:
+def work(
+    agent: Agent,
+    folder: Path,
+    *files: int,
+    window: int,
+    told_window: int | None = None,
+    counts_output: bool = False,
+    variables: Mapping[str, str] | None = None,
+) -> Ended:
     """Let an agent count the ships in so many files, through a gateway told of a window, to an upstream that has one.
 
-    Further numbers are further tasks of the same session, each through a gateway that was just started.
+    Further numbers are further tasks of the same session, each through a gateway that was just started. `counts_output`: the
+    upstream also refuses a request that does not fit with the output it asks for. `variables` are settings of the gateway.
     """
     home = [folder / name for name in ("own", "work", "gateway")]
     for place in home:
@@ -78,12 +87,12 @@ def work(agent: Agent, folder: Path, *files: int, window: int, told_window: int 
     make_files(home[1], max(files), SHIPS)
     total = home[1] / "total.txt"
     job = Job(agent.shell, *files, last_command=agent.last_command)
-    with ScriptedServer(job, window_tokens=window) as upstream:
+    with ScriptedServer(job, window_tokens=window, counts_output=counts_output) as upstream:
         for number, count in enumerate(files):
             total.unlink(missing_ok=True)
             command = agent.again(NEXT_TASK) if number and agent.again else agent.command(TASK)
             typed = agent.typed(TASK, count) if agent.typed else ""
-            with serving(home[2], upstream.url, told_window or window) as address:
+            with serving(home[2], upstream.url, told_window or window, **(variables or {})) as address:
                 finished = run(agent, Home(home[0], home[1], address), command, typed)
     written = total.read_text() if total.exists() else ""
     return Ended(agent, finished, written, upstream.requests, _sessions(home[2]))

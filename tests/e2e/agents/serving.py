@@ -16,14 +16,14 @@ _ADDRESS = re.compile(r"listening on (http://\S+)")
 
 
 @contextmanager
-def serving(folder: Path, upstream: str, window: int) -> Iterator[str]:
-    """The address of a gateway to that upstream, for models of that window; it ends with the block."""
+def serving(folder: Path, upstream: str, window: int, **variables: str) -> Iterator[str]:
+    """The address of a gateway to that upstream, for models of that window, with these settings; it ends with the block."""
     command = [sys.executable, "-m", "infold", "serve", "--port", "0", "--store", str(folder / "sessions.sqlite3")]
     named = [f"--upstream={provider}={upstream}" for provider in ("openai", "anthropic", "gemini")]
     with subprocess.Popen(
         [*command, *named, "--window", str(window)],
         cwd=folder,
-        env={"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={"PATH": os.environ["PATH"], "HOME": str(folder), "PYTHONPATH": os.pathsep.join(sys.path), **variables},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -8,7 +8,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from msgspec import Struct, to_builtins
@@ -80,10 +80,16 @@ def tried(agent: Agent, files: int, window: int, check: Callable[[Ended], None])
 
 def table(rows: list[Row]) -> str:
     """The rows as text, in columns."""
-    cells = [
-        HEADINGS,
-        *(tuple(f"{value:,}" if isinstance(value, int) else value for value in _values(row)) for row in rows),
-    ]
+    return columns(
+        [
+            HEADINGS,
+            *(tuple(f"{value:,}" if isinstance(value, int) else value for value in _values(row)) for row in rows),
+        ]
+    )
+
+
+def columns(cells: Sequence[Sequence[str]]) -> str:
+    """Lines of cells as text, in columns."""
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells)
     return "\n".join(lines) + "\n"

@@ -122,6 +122,18 @@ def test_modules_of_the_folder_are_not_imported(tmp_path: Path) -> None:
     assert not (tmp_path / "fired").exists()
 
 
+def test_the_safe_spelling_imports_nothing_of_the_folder(tmp_path: Path) -> None:
+    """B41: with `-P` Python does not look into the folder first, so that not even a module of infold's own name is imported."""
+    for name in ("infold.py", "contextlib.py", "click.py"):
+        (tmp_path / name).write_text(f"open({str(tmp_path / 'fired')!r}, 'w')\n")
+    ran = subprocess.run(
+        [sys.executable, "-P", "-m", "infold", "--version"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+
+    assert ran.returncode == 0, ran.stderr
+    assert not (tmp_path / "fired").exists()
+
+
 def test_links_to_an_open_store_are_not_read(tmp_path: Path) -> None:
     """B31: a project whose files lead to the session's own database cannot make infold open and close it."""
     with closing(SqliteStore(tmp_path / "sessions.db")) as store:

@@ -106,7 +106,7 @@ def test_a_call_that_was_cut_off_is_explained(tmp_path: Path) -> None:
     whole, cut = [result.output for message in model.requests[1].messages for result in results_of(message)]
 
     assert whole == "made a.txt: 1 line"
-    assert "unknown field" in cut
+    assert "missing required field" in cut
     assert cut.endswith(CUT_OFF_NOTE)
 
 
@@ -152,7 +152,7 @@ def test_instructions_are_read_for_each_step(tmp_path: Path) -> None:
     edits = call("write", path="AGENTS.md", content="New rule.")
     model = model_saying(Say("", (edits, call("list", path="web"))), "Done.")
     (tmp_path / "AGENTS.md").write_text("Old rule.")
-    loop_in(tmp_path, model).run("Change the rule.")
+    loop_in(tmp_path, model, toolbox=toolbox_in(tmp_path, consent=lambda _: "once")).run("Change the rule.")
     before, after = (system_of(model, at) for at in (0, 1))
 
     assert "Old rule." in before

@@ -317,3 +317,18 @@ def test_a_working_window_is_an_option_of_the_agent(tmp_path: Path) -> None:
     stated = open_in(tmp_path, model, variables={**PLAIN, "INFOLD_WORKING_WINDOW": "30k"}).session.policy
 
     assert (given.working_window_tokens, stated.working_window_tokens) == (20_000, 30_000)
+
+
+def test_price_is_a_reason_for_the_agent_where_tokens_cost_money(tmp_path: Path) -> None:
+    """B16: the option wins over the settings; by `auto` a local address and a Claude login are not paid."""
+    model = ScriptedModel(lambda _: Say("yes"), ref=ModelRef("anthropic", "claude-opus-5"))
+    local, login = "http://127.0.0.1:8000/v1", ScriptedModel(lambda _: Say("yes"), ref=model.ref)
+    login.credential = "sk-ant-oat01-AAAA"  # type: ignore[attr-defined]  # as a model of Anthropic's SDK has it
+    stated = {**PLAIN, "INFOLD_COMPACTION_PRICED": "always"}
+
+    def priced(of: ScriptedModel = model, **given: Any) -> str:
+        return open_in(tmp_path, of, **given).session.policy.priced
+
+    assert (priced(), priced(address=local), priced(login)) == ("auto", "never", "never")
+    assert (priced(priced="never"), priced(address=local, priced="always")) == ("never", "always")
+    assert (priced(variables=stated, address=local), priced(variables=stated, priced="never")) == ("always", "never")

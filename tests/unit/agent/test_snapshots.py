@@ -176,16 +176,16 @@ def test_counts_are_those_of_git(root: Path, snapshots: Snapshots) -> None:
 def test_what_git_leaves_out_is_left_out(root: Path, snapshots: Snapshots) -> None:
     """.gitignore at every level and .git/info/exclude are respected, also as they change."""
     git(root, "init", "--quiet")
-    (root / ".git" / "info" / "exclude").write_text("secret.txt\n")
+    (root / ".git" / "info" / "exclude").write_text("private.txt\n")
     write(root, _gitignore="*.log\n", sub___gitignore="build\n")
-    act = lambda: write(root, a_log="x", secret_txt="x", sub__build__c="x", sub__d="x", later_txt="x")  # noqa: E731
+    act = lambda: write(root, a_log="x", private_txt="x", sub__build__c="x", sub__d="x", later_txt="x")  # noqa: E731
 
     assert names(changed(snapshots, act)) == ["later.txt", "sub/d"]
     (root / ".git" / "info" / "exclude").write_text("")
     assert names(changed(snapshots, lambda: None)) == []
     before = snapshots.take()
     assert names(snapshots.diff(before, snapshots.take())) == []
-    assert "secret.txt" in names(snapshots.diff(EMPTY, before))
+    assert "private.txt" in names(snapshots.diff(EMPTY, before))
 
 
 EMPTY = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
@@ -256,6 +256,17 @@ def test_large_files_are_left_out(root: Path, snapshots: Snapshots) -> None:
 
     assert names(changed(snapshots, lambda: [*map(grow, ("grows.bin", "large.bin"))])) == ["grows.bin"]
     assert names(changed(snapshots, lambda: write(root, grows_bin="small\n"))) == ["grows.bin"]
+
+
+def test_secrets_are_left_out(root: Path, snapshots: Snapshots) -> None:
+    """B41: a file that is likely to hold keys or passwords is not copied into a snapshot, nor shown in a diff."""
+    before = snapshots.take()
+    (root / "deep").mkdir()
+    for name in (".env", "deep/server.pem", "deep/plain.txt"):
+        (root / name).write_text("TOKEN=x\n")
+    after = snapshots.take()
+
+    assert [one.file for one in snapshots.diff(before, after)] == ["deep/plain.txt"]
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")

@@ -99,12 +99,7 @@ def test_a_call_is_carried_out(tmp_path: Path) -> None:
         ("read", '{"path": "a', "no JSON (Input data was truncated); read takes an object"),
         ("read", '["a"]', "no JSON object; read takes an object"),
         ("read", "", "missing required field `path`"),
-        ("read", '{"file_path": "a"}', "unknown field `file_path`; read takes an object"),
-        (
-            "read",
-            '{"path": "a", "offset": 3}',
-            'unknown field `offset`; read takes an object {"path": string, "first_line": integer',
-        ),
+        ("read", '{"file_path": "a"}', "missing required field `path`; read takes an object"),
         ("read", '{"path": "a", "first_line": 0}', ">= 1 - at `$.first_line`"),
         ("todo", '{"items": "x"}', 'todo takes an object {"items": list of {content, status}}'),
         ("write", '{"path": "a", "content": "\ud800"}', "no JSON"),
@@ -126,6 +121,25 @@ def test_arguments_are_read_leniently(tmp_path: Path) -> None:
 
     assert run(toolbox_in(tmp_path), "read", path="a", first_line="2", lines=None).output == "2\ttwo"
     assert run_text(toolbox_in(tmp_path), "list", " ").output == "a"
+
+
+def test_unknown_arguments_are_ignored_with_a_note(tmp_path: Path) -> None:
+    """What models add that were trained on other tools costs no step; that it had no effect is said."""
+    toolbox = toolbox_in(tmp_path)
+    (tmp_path / "a").write_text("one\ntwo\n")
+    read = run(toolbox, "read", path="a", offset=2)
+    refused = run(toolbox, "read", path="none", limit=2)
+    todo = run(toolbox, "todo", items=[{"content": "Fly", "activeForm": "Flying"}])
+
+    assert run(toolbox, "shell", command="echo hi", description="Say hi").output == (
+        '[ignored: "description"; shell takes an object {"command": string, "timeout_seconds": integer (optional), '
+        '"folder": string (optional)}]\nhi'
+    )
+    assert (read.status, read.output.split("\n")[1:]) == ("completed", ["1\tone", "2\ttwo"])
+    assert read.output.startswith('[ignored: "offset"; read takes an object {"path": string')
+    assert refused.status == "error"
+    assert '[ignored: "limit"' in refused.output
+    assert todo.output == "[ ] Fly"
 
 
 def test_a_stub_is_not_acted_on(tmp_path: Path) -> None:
@@ -167,6 +181,38 @@ def test_what_is_not_permitted_is_not_done(tmp_path: Path) -> None:
     assert found.status == "error"
     assert f"not permitted: write: {tmp_path / 'a'}." in found.output
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("write", {"path": "src/a", "content": "new"}),
+        ("edit", {"path": "src/a", "old": "outside", "new": "new"}),
+        ("read", {"path": "src/a"}),
+        ("search", {"pattern": "secret", "path": "src"}),
+        ("list", {"path": "src"}),
+        ("shell", {"command": "cat a", "folder": "src"}),
+        ("shell", {"command": "cat src/a"}),
+    ],
+)
+def test_what_was_permitted_is_what_is_done(tmp_path: Path, tool: str, arguments: dict[str, Any]) -> None:
+    """B41: a folder that is swapped for a link out of the project, while the user is asked, is not followed."""
+    root, home = tmp_path / "project", tmp_path / "home"
+    for folder, text in ((root / "src", "inside"), (home, "secret outside")):
+        folder.mkdir(parents=True)
+        (folder / "a").write_text(text)
+
+    def swap(_: ActionRequest) -> Consent:
+        (root / "src").rename(root / "moved")
+        (root / "src").symlink_to(home)
+        return "once"
+
+    asking = (*BUILD_RULES, *parse_rules({tool: "ask"}))
+    found = run(toolbox_in(root, rules=asking, consent=swap), tool, **arguments)
+
+    assert found.status == "error"
+    assert "since it was permitted" in found.output
+    assert (home / "a").read_text() == "secret outside"
 
 
 def test_failures_are_explained(tmp_path: Path) -> None:

@@ -5,11 +5,22 @@ from collections.abc import Sequence
 from itertools import count
 
 import pytest
-from benchmarks.later_facts import NeededFact, Shown, events_of, list_share, needed_facts, records_of, words_of
+from benchmarks.later_facts import (
+    NeededFact,
+    Shown,
+    events_of,
+    list_share,
+    needed_facts,
+    records_of,
+    statements_of,
+    words_of,
+)
 from benchmarks.needed_later import (
     WAYS,
     Bm25,
+    Context,
     Head,
+    before_tail,
     compact,
     found_by,
     ledger_text,
@@ -17,6 +28,8 @@ from benchmarks.needed_later import (
     measure,
     recall_of,
     score,
+    summarise,
+    tokens_of,
 )
 
 from infold.core.messages import (
@@ -166,6 +179,61 @@ def test_fact_counts_with_its_company(text: str, is_held: bool) -> None:
     assert holds(text, fact_of_result()) is is_held
 
 
+@pytest.mark.parametrize(
+    ("text", "is_stated"),
+    [
+        ("- src/feed/loader.py: edited: retry_limit", True),
+        ("- src/feed/loader.py: edited [3.0]\n  - retry_limit is 4731", True),
+        ("- retry_limit = 4731 when it reads the feed", True),
+        ("- The feed is read late — retry_limit is too high in feed/loader.py", True),
+        ("- `retry_limit` — the feed loader has it", True),
+        ("- `grep retry_limit src/feed` → ok [4.0] — def load_feed(source):", True),
+        ("- src/feed/loader.py: edited (2 times) [3.0] — retry_limit = · def load_feed(", False),
+        ("- src/feed/loader.py: edited [3.0] — retry_limit = 4731", False),
+        ("- src/feed/loader.py: read — retry_limit = 4731", False),
+        ("- loader.py — read the feed: retry_limit", False),
+        ("- `read src/feed` → ok — retry_limit = 4731 read feed", False),
+        ("- read the feed — a note [4.0] — read the feed: retry_limit", False),
+        ("- read src/feed: def load_feed( · retry_limit =", False),
+        ("- feed/loader.py: load_feed, retry_limit, source, return_value, other", False),
+        ("- src/feed/loader.py: edited\n  - retry_limit", False),
+        ("- retry_limit = 4731", False),
+    ],
+)
+def test_fact_counts_only_with_its_subject(text: str, is_stated: bool) -> None:
+    """By the stricter rule a name in a quoted piece of a line or in a list of names does not count."""
+    assert Shown.of(statements_of(text)).holds(fact_of_result()) is is_stated
+
+
+def test_quotation_in_a_fragment_does_not_count_by_the_stricter_rule() -> None:
+    """A quoted text counts word for word in a sentence, not behind a path."""
+    head = step("bash", 'fails with "no such feed found"', command="run")
+    fact = needed(head, step("edit", new='raise "no such feed found"'))["no such feed found"]
+
+    assert Shown.of(statements_of("error: no such feed found")).holds(fact)
+    assert not Shown.of(statements_of("- src/x.py: read [1.0] — no such feed found")).holds(fact)
+
+
+@pytest.mark.parametrize(
+    ("kept", "is_held", "is_stated"),
+    [
+        (step("edit", path="src/other.py", new="retry_limit"), False, True),
+        (step("read", "[cleared]", path="src/feed/loader.py"), False, False),
+        (READ, True, True),
+        (said("So retry_limit it is."), False, True),
+    ],
+)
+def test_kept_steps_are_in_context(kept: tuple[Message, ...], is_held: bool, is_stated: bool) -> None:
+    """A token in the prose, the call or the result of a kept step counts; one in a result that is cleared does not."""
+    checkpoint = user("- src/x.py: edited")
+    context = Context.of((*checkpoint, *kept))
+
+    assert context.in_context.holds(fact_of_result()) is is_held
+    assert context.with_subject.holds(fact_of_result()) is is_stated
+    assert context.texts == ("- src/x.py: edited",)
+    assert context.tokens == tokens_of(checkpoint) + tokens_of(kept)
+
+
 def test_two_words_of_the_line() -> None:
     """Two further words of the original line are enough, one is not."""
     head = user("The importer must keep retry_limit below nine.")
@@ -263,7 +331,8 @@ def test_infold_and_the_baselines_are_measured() -> None:
         assert set(one.tokens) == set(WAYS)
         assert max(one.tokens[way] for way in one.lists) <= one.budget_tokens
         assert any(fact.recalled for fact in one.facts)
-        assert all("whole history" in fact.held for fact in one.facts)
+        assert all("whole history" in fact.held & fact.stated for fact in one.facts)
+    assert {row.over_room for row in summarise(measured).with_subject} == {0, None}
 
 
 @pytest.mark.slow
@@ -286,7 +355,8 @@ def test_session_is_folded_and_recalled() -> None:
     fact = needed(messages[:81], messages[81:])["setting_3"]
     compacted = compact(messages[:81], [20, 81], 1_500)
 
-    assert "Port the feed." in compacted.text
+    assert "Port the feed." in "".join(compacted.context.texts)
+    assert compacted.context.tokens == tokens_of(before_tail(compacted.session)) <= 1_500
     assert [logged.message.id for logged in compacted.session.log.live][-1:] != [messages[80].id]
     assert found_by(recall_of(compacted.session), fact)
     assert found_by(Bm25(events_of(messages[:81])).ask, fact)

@@ -9,7 +9,11 @@ from msgspec.structs import replace
 from infold.agent.snapshots import Snapshots
 from infold.agent.trust import default_snapshot_folder, default_store
 from infold.cli.main import main
+from infold.core.cut import Cut
 from infold.core.entries import Checkpoint, Entry, MessageEntry, Pruning, Title, handle_of
+from infold.core.kept_steps import OldSteps
+from infold.core.ledger import EXCERPTS
+from infold.core.log import Log
 from infold.core.messages import (
     Message,
     ModelRef,
@@ -25,7 +29,7 @@ from infold.ports import SessionKey
 from infold.stores.sqlite import SqliteStore
 from infold.testing.builders import calls, numbered, replies, result, user
 
-__all__ = ["KITE", "damage", "environ_of", "infold", "keep", "kite_entries", "painted"]
+__all__ = ["KITE", "damage", "environ_of", "folded_entries", "infold", "keep", "kite_entries", "painted"]
 
 KITE = "20260105-kite"
 BEGUN_MS = 1_767_607_200_000
@@ -80,6 +84,16 @@ def kite_entries(*, root: Path | None = None, before: str = "", after: str = "")
     )
     fold = Checkpoint("A red kite was wanted.", tokens_before=9_000, tokens_after=400)
     return [said[0], Title("Paint the kite"), *said[1:4], Pruning((handle_of(3, 0),), 300), fold, *said[4:]]
+
+
+def folded_entries() -> list[Entry]:
+    """Three commands, of which a fold kept two in their own form."""
+    commands = (f'{{"command": "make part-{number}"}}' for number in range(3))
+    steps = (part for command in commands for part in (calls("bash", arguments=command), result(output=OUTPUT)))
+    entries = _said(user("Paint the kite."), *steps, user("And the string?"))
+    log = Log(SessionId(KITE)).extend(entries)
+    kept = OldSteps(log, Cut.at(log, 7)).keep(90).steps
+    return [*entries, Checkpoint(f"A red kite was wanted.\n\n{EXCERPTS}", first_kept=7, steps=kept)]
 
 
 def painted(home: Path) -> Path:

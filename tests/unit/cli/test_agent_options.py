@@ -4,6 +4,8 @@ import logging
 import os
 import shlex
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -27,7 +29,7 @@ from infold.cli.agent_options import (
     open_agent_on,
 )
 from infold.core.entries import MessageEntry
-from infold.core.messages import MessageId, SessionId, TextPart, UserMessage
+from infold.core.messages import AssistantMessage, MessageId, ModelRef, SessionId, TextPart, UserMessage
 from infold.core.policy import share
 from infold.errors import SettingsError, StoreBroken, UsageError
 from infold.ports import SessionKey
@@ -105,6 +107,53 @@ def test_a_preset_of_the_command_line_keeps_settings(
     assert kept.window_tokens == 32_000
 
 
+LATE = """
+import os, signal, sys, time
+from infold.cli.agent_options import exit_on_signals
+
+class Late:
+    def __del__(self):
+        os.kill(os.getpid(), int(sys.argv[1]))
+        time.sleep(0.01)
+
+with exit_on_signals():
+    Late()
+    time.sleep(20)
+    print("outlived it")
+"""
+"""A signal arrives while Python runs a callback, whose exceptions it ignores: a finaliser, or one of an import's."""
+
+DEAD_TERMINAL = """
+import os, signal
+from infold.cli.agent_options import exit_on_signals
+
+with exit_on_signals():
+    try:
+        signal.raise_signal(signal.SIGHUP)
+    finally:
+        raise OSError(5, "Input/output error")
+"""
+
+
+@pytest.mark.usefixtures("hangups")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_is_not_lost(number: signal.Signals) -> None:
+    """B13: a signal whose exception Python ignores, as within a finaliser, ends the process all the same."""
+    ran = subprocess.run(
+        [sys.executable, "-c", LATE, str(number.value)], capture_output=True, text=True, timeout=15, check=False
+    )
+
+    assert (ran.returncode, ran.stdout) == (128 + number, "")
+
+
+@pytest.mark.usefixtures("hangups")
+def test_a_terminal_that_is_gone_is_no_error() -> None:
+    """B13: what cannot be written to a closed terminal while leaving does not change the exit status."""
+    ran = subprocess.run([sys.executable, "-c", DEAD_TERMINAL], capture_output=True, text=True, timeout=15, check=False)
+
+    assert (ran.returncode, ran.stderr) == (128 + signal.SIGHUP, "")
+
+
 def test_options_are_read() -> None:
     """Rules may be repeated, sizes have units, and an agent is named."""
     run = CliRunner().invoke(shown, ["--allow", "shell:ls*", "--allow", "edit", "--window", "16k", "--agent", "plan"])
@@ -164,6 +213,68 @@ def test_a_store_in_memory_needs_no_place(tmp_path: Path) -> None:
         work.session.title("nothing kept")
 
     assert not (tmp_path / "kept").exists()
+
+
+def answered(store: MemoryStore, model: ModelRef, window: int = 0) -> SessionKey:
+    """A session with one reply of a model."""
+    key = SessionKey("", SessionId("old"))
+    reply = AssistantMessage(MessageId("m1"), (TextPart("yes"),), model=model, window_tokens=window, finish="stop")
+    asked = UserMessage(MessageId("m0"), (TextPart("fly"),))
+    store.append(key, [MessageEntry(asked), MessageEntry(reply)], expected=0)
+    return key
+
+
+@pytest.mark.parametrize(
+    ("model", "named", "base_url", "opened"),
+    [
+        (ModelRef("anthropic", "claude-sonnet-5-5"), None, "", "anthropic/claude-sonnet-5-5"),
+        (ModelRef("", "claude-sonnet-5-5"), None, "", "anthropic/claude-sonnet-5-5"),
+        (ModelRef("openai", "my-own"), None, "http://127.0.0.1:9/v1", "openai/my-own"),
+        (ModelRef("anthropic", "claude-sonnet-5-5"), "openai/gpt-5", "", "openai/gpt-5"),
+        (ModelRef("embedded", "smollm2"), None, "", "openai/gpt-5-mini"),
+    ],
+)
+def test_a_stored_session_keeps_its_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: ModelRef, named: str | None, base_url: str, opened: str
+) -> None:
+    """A session goes on with the model that answered it, unless another is named; the embedded one gives way to a set one."""
+    for name in ("ANTHROPIC_API_KEY", "OPENAI_API_KEY"):
+        monkeypatch.setenv(name, "k")
+    monkeypatch.setenv("INFOLD_MODEL", "openai/gpt-5-mini")
+    store = MemoryStore()
+    key = answered(store, model)
+
+    with open_agent_on(job_in(tmp_path, model=named, base_url=base_url, window=None), NOBODY, store, key) as work:
+        assert work.model.ref.full_name == opened
+
+
+def test_a_stored_window_is_better_than_a_guess(tmp_path: Path) -> None:
+    """For a model that neither the settings nor the catalogue know, the recorded window holds; a stated one wins."""
+    store, url = MemoryStore(), "http://127.0.0.1:9/v1"
+    key = answered(store, ModelRef("openai", "my-own"), window=12_345)
+
+    def window(**given: Any) -> int:
+        with open_agent_on(job_in(tmp_path, base_url=url, **given), NOBODY, store, key) as work:
+            return work.session.window_tokens
+
+    assert window(model=None, window=None) == 12_345
+    assert window(model=None, window=16_000) == 16_000
+    assert window(model="openai-chat/other", window=None) != 12_345
+
+
+def test_a_stored_model_that_cannot_be_opened_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other model answers in its place, and the error names the option that chooses one."""
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    store = MemoryStore()
+    key = answered(store, ModelRef("anthropic", "claude-sonnet-5-5"))
+
+    with (
+        pytest.raises(
+            UsageError, match=r"old was answered by anthropic/claude-sonnet-5-5, .*ANTHROPIC_API_KEY.* --model"
+        ),
+        open_agent_on(job_in(tmp_path, model=None, base_url=""), NOBODY, store, key),
+    ):
+        pass
 
 
 def test_a_session_is_taken_up(tmp_path: Path) -> None:

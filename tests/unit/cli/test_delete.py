@@ -42,6 +42,25 @@ def test_a_session_is_deleted(tmp_path: Path) -> None:
     assert "there is no session" in infold(tmp_path, "show", KITE).stderr
 
 
+def test_last_is_one_of_this_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B27: no session of another folder is deleted by `last`, nor one whose folder is not known; the error names the last."""
+    here, elsewhere = tmp_path / "here", tmp_path / "elsewhere"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    place = keep(tmp_path, {"unknown": kite_entries(), BOAT: kite_entries(root=elsewhere)})
+    refused = infold(tmp_path, "delete", "last", "--yes")
+    left = ids(place)
+    keep(tmp_path, {KITE: kite_entries(root=here)})
+    done = infold(tmp_path, "delete", "last", "--yes")
+
+    assert (refused.exit_code, left) == (1, [BOAT, "unknown"])
+    assert refused.stderr == (
+        "Error: no session belongs to this folder, so `last` names none here; the last of all is "
+        f"{BOAT}, of {elsewhere}; give its id if you mean that one\n"
+    )
+    assert (done.exit_code, ids(place)) == (0, [BOAT, "unknown"])
+
+
 @pytest.mark.usefixtures("person")
 def test_a_person_is_asked_first(tmp_path: Path) -> None:
     """B27: what would go is shown by its title; without a yes it stays."""

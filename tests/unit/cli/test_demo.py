@@ -3,16 +3,18 @@
 import json
 import re
 from functools import lru_cache
+from io import StringIO
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from rich.console import Console
 from splintr import Tokenizer
 
-from infold.cli.demo import Demo, read_script
+from infold.cli.demo import Demo, DemoScreen, read_script
 from infold.cli.main import main
 from infold.core.messages import Message
-from infold.core.policy import INFOLD
+from infold.core.policy import INFOLD, preset
 from infold.core.view import view
 from infold.formats.registry import OPENAI_CHAT
 from infold.reports.listing import Tallies
@@ -128,14 +130,22 @@ def test_a_window_larger_than_the_session_folds_nothing() -> None:
     assert "which had not been folded yet" in shown
 
 
-def test_a_policy_that_cannot_go_on_is_named() -> None:
-    """`turn-window` may have no way to make a request fit; the demo names it and ends with status 1."""
+def test_turn_window_goes_on_in_the_smallest_window() -> None:
+    """S1.0, B8: a preset that keeps whole turns gets safety steps where these are beyond the window."""
     shown = play("--policy", "turn-window", "--window", "6k")
 
-    assert shown.exit_code == 1
-    assert re.search(r"request \d+: ", shown.stdout)
-    assert "every request fits" not in shown.stdout
-    assert "--policy infold" in shown.stdout
+    assert shown.exit_code == 0
+    assert "this step is infold's own" in " ".join(shown.stdout.split())
+
+
+def test_a_session_that_cannot_go_on_is_named() -> None:
+    """Where no step makes a request fit, the demo says at which request, and what to change."""
+    printed = StringIO()
+    played = Demo(MemoryStore(), 1_000, preset("turn-window"))
+    DemoScreen(Console(file=printed), plain=True, fast=True).play(played)
+
+    assert re.match(r"request \d+: ", played.problem)
+    assert "--policy infold" in printed.getvalue()
 
 
 def test_a_kept_session_has_a_title_and_the_address_of_its_page(tmp_path: Path) -> None:

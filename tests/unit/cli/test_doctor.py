@@ -39,7 +39,7 @@ def checks(home: Path, *arguments: str, **environ: str) -> dict[str, dict[str, A
 
 
 def test_a_fresh_machine_has_nothing_broken(home: Path) -> None:
-    """What is only not installed or not set is no fault."""
+    """B46: what is only not installed or not set is no fault."""
     told = doctor(home)
 
     assert told.exit_code == 0, told.output

@@ -1,19 +1,21 @@
 """`infold export` writes a stored session for others."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from infold import Session, SessionSettings, Window
-from infold.core.entries import decode_entry
+from infold.agent.trust import default_snapshot_folder
+from infold.core.entries import Checkpoint, decode_entry
 from infold.core.events import Compacted
 from infold.core.messages import SessionId
 from infold.ports import SessionKey
 from infold.stores.memory import MemoryStore
 from infold.transcripts.registry import read_bytes
 
-from .stored_sessions import KITE, infold, keep, kite_entries
+from .stored_sessions import KITE, folded_entries, infold, keep, kite_entries, painted
 
 
 def exported(home: Path, shape: str) -> bytes:
@@ -45,6 +47,41 @@ def test_jsonl_is_the_log(tmp_path: Path) -> None:
         6,
         1,
     )
+
+
+def test_kept_steps_are_in_the_log_alone(tmp_path: Path) -> None:
+    """B1, B52: a line of the log has the steps that its fold kept; other shapes have each message once, where it was said, and
+    the fold's text without the line that announces steps."""
+    keep(tmp_path, {KITE: folded_entries()})
+    shapes = {
+        shape: infold(tmp_path, "export", "last", "--to", shape).stdout_bytes
+        for shape in ("jsonl", "markdown", "opencode")
+    }
+    entries = [decode_entry(line) for line in shapes["jsonl"].splitlines()]
+
+    assert entries == folded_entries()
+    assert isinstance(entries[-1], Checkpoint)
+    assert [step.sequence for step in entries[-1].steps] == [3, 5]
+    for shape in ("markdown", "opencode"):
+        page = shapes[shape].decode()
+        assert "A red kite was wanted." in page
+        assert "excerpts of earlier steps" not in page
+        assert [page.count(f"make part-{number}") for number in range(3)] == [1, 1, 1]
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_opencode_has_the_files_that_a_turn_changed(tmp_path: Path) -> None:
+    """S6.1: in the summary of the user message that began the turn; where the snapshots are gone, nothing is there."""
+    painted(tmp_path)
+    asked = json.loads(infold(tmp_path, "export", KITE, "--to", "opencode").stdout)["messages"][0]["info"]
+    shutil.rmtree(default_snapshot_folder({"HOME": str(tmp_path)}))
+    gone = json.loads(infold(tmp_path, "export", KITE, "--to", "opencode").stdout)["messages"]
+
+    assert [(one["file"], one["after"], one["additions"], one["deletions"]) for one in asked["summary"]["diffs"]] == [
+        ("kite.png", "", 0, 0),
+        ("kite.py", "one\ntwo\tred\n", 1, 0),
+    ]
+    assert not any("summary" in message["info"] for message in gone if message["info"]["role"] == "user")
 
 
 def test_opencode_has_its_own_shape(tmp_path: Path) -> None:

@@ -97,6 +97,17 @@ def test_a_wish_cannot_paint_over_the_question() -> None:
     assert "[bold]" in shown
 
 
+def test_a_wish_hides_nothing() -> None:
+    """B41: gaps are counted, further lines are indented, and of a command that is cut "always" is no answer."""
+    consent, shown = asked("always\ny\n", ActionRequest("shell", "ls" + "\n" * 200 + "x" * 20_000 + "; rm -rf ~"))
+
+    assert consent == "once"
+    assert "? shell: ls[200 blank characters]xxx" in shown.replace(" \n", " ")
+    assert "; rm -rf ~" in shown.replace(" \n", " ")
+    assert "always" not in shown
+    assert "? shell: ls\n      always: \n" in asked("n\n", ActionRequest("shell", "ls\n  always: "))[1]
+
+
 @pytest.mark.parametrize("source", [None, io.StringIO("y\n")])
 def test_without_a_terminal_nobody_is_asked(source: io.StringIO | None) -> None:
     """A pipe cannot consent."""

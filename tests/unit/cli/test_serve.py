@@ -14,7 +14,9 @@ UPSTREAM = ("--upstream", "openai=http://x.test")
 
 def serve(folder: Path, *arguments: str, **variables: str) -> Result:
     """The verb's outcome, without settings of the person who runs the tests."""
-    unset = dict.fromkeys(("INFOLD_TOKEN", "INFOLD_SECRET", "INFOLD_STORE", "INFOLD_WINDOW", "INFOLD_CONFIG"))
+    unset = dict.fromkeys(
+        ("INFOLD_TOKEN", "INFOLD_PAGE_TOKEN", "INFOLD_SECRET", "INFOLD_STORE", "INFOLD_WINDOW", "INFOLD_CONFIG")
+    )
     runner = CliRunner(env={**unset, "XDG_CONFIG_HOME": str(folder), **variables})
     with chdir(folder):
         return runner.invoke(main, ["serve", "--port", "0", *arguments])
@@ -38,6 +40,7 @@ def serve(folder: Path, *arguments: str, **variables: str) -> Result:
         (("--host", "0.0.0.0", *UPSTREAM), {}, "set INFOLD_TOKEN"),
         (("--host", "192.0.2.1", *UPSTREAM), {"INFOLD_TOKEN": "0123456789abcdef"}, "cannot listen on 192.0.2.1"),
         (UPSTREAM, {"INFOLD_TOKEN": "with space"}, "letters, digits"),
+        (UPSTREAM, {"INFOLD_PAGE_TOKEN": "with space"}, "INFOLD_PAGE_TOKEN may hold letters, digits"),
         (UPSTREAM, {"INFOLD_WINDOW": "many"}, "INFOLD_WINDOW"),
         ((), {"INFOLD_UPSTREAMS_MISTRAL_BASE_URL": "http://x.test"}, "unknown provider"),
     ],

@@ -25,7 +25,7 @@ from infold.ports import SessionKey
 from infold.stores.sqlite import SqliteStore
 from infold.testing.builders import calls, numbered, replies, result, user
 
-from .stored_sessions import KITE, infold, keep, kite_entries
+from .stored_sessions import KITE, folded_entries, infold, keep, kite_entries
 
 
 def shown(home: Path, *words: str) -> str:
@@ -49,6 +49,13 @@ def test_the_view_is_shown(tmp_path: Path) -> None:
         "[8] assistant  2026-01-05 10:00",
         "  Blue.",
     ]
+
+
+def test_kept_steps_are_named(tmp_path: Path) -> None:
+    """B52: below a checkpoint stands which steps the view shows in their own form."""
+    keep(tmp_path, {KITE: folded_entries()})
+
+    assert "· 2 earlier steps stay in their own form: 3, 5" in infold(tmp_path, "show", "last").stdout
 
 
 def test_removed_sentences_are_listed(tmp_path: Path) -> None:

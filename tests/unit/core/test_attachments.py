@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from infold.core.budget import Window, budget_for
-from infold.core.checkpoint_text import render_checkpoint
+from infold.core.checkpoint_text import TextRoom, render_checkpoint
 from infold.core.compact import compact
 from infold.core.events import InstructionStubbed
 from infold.core.extract import extract
@@ -29,7 +29,7 @@ def fold_of(*drafts: Message, recall: bool = True, budget_tokens: int = 2_000) -
     """The checkpoint over these messages."""
     ledger = extract(enumerate(numbered(drafts)))
     return render_checkpoint(
-        ledger, budget_tokens=budget_tokens, must_keep_tokens=budget_tokens * 6 // 10, rule="features", recall=recall
+        ledger, TextRoom(budget_tokens, budget_tokens * 6 // 10), rule="features", recall=recall
     ).text
 
 

@@ -104,9 +104,13 @@ def test_turn_window_has_a_window_of_its_own(window: Window) -> None:
     assert budget.limit_tokens == window.limit_tokens
 
 
-def test_turn_window_without_a_known_limit_goes_by_its_own() -> None:
-    """S1.7: where the model declares no window, the preset's 64,000 is also the most a request may be."""
-    assert budget_for(Window(0), preset("turn-window")).limit_tokens == 64_000
+@pytest.mark.parametrize(("context", "limit"), [(0, LARGEST_TOKENS), (32_000, 32_000), (200_000, 200_000)])
+def test_turn_window_acts_at_its_own_number_in_any_window(context: int, limit: int) -> None:
+    """S1.2, S1.7: 64,000 tokens decide when to act whatever the model has; what a request may be at most is the model's own."""
+    budget = budget_for(Window(context), preset("turn-window"))
+
+    assert (budget.usable_tokens, budget.trigger_tokens, budget.target_tokens) == (64_000, 48_000, 32_000)
+    assert budget.limit_tokens == limit
 
 
 # Reported usage as each preset counts it.
@@ -327,7 +331,7 @@ def test_an_impossible_window_is_refused(
 @pytest.mark.parametrize("name", sorted(PRESETS))
 def test_a_working_window_moves_all_but_the_limit(name: str) -> None:
     """B11: usable, trigger and target are those of a window of that size; the limit is still the model's own."""
-    policy = replace(preset(name), window_tokens=None)
+    policy = replace(preset(name), working_window_tokens=None)
     working = budget_for(Window(1_000_000), replace(policy, working_window_tokens=200_000))
     small, large = budget_for(Window(200_000), policy), budget_for(Window(1_000_000), policy)
 

@@ -5,11 +5,11 @@ import json
 import pytest
 
 from infold.core.budget import Window, budget_for
-from infold.core.checkpoint_text import LATEST, RULES, TAKEN_BACK
+from infold.core.checkpoint_text import LATEST, RULES
 from infold.core.compact import checkpoint_for
 from infold.core.cut import Cut
 from infold.core.gauge import PlanInputs
-from infold.core.ledger import Quote, find_revoked, is_lookup
+from infold.core.ledger import is_lookup
 from infold.core.messages import Message
 from infold.core.plan import Fold
 from infold.core.policy import INFOLD
@@ -54,7 +54,7 @@ def test_commands_say_how_they_ended() -> None:
         *bash("npx mocha", "  8 passing (20ms)\n  1 pending"),
     )
 
-    commands = block(text, "Commands run")
+    commands = block(text, "Checks run")
     assert "`make build` → ok" in commands
     assert "12 pass" in commands
     assert "3 fail" in commands
@@ -63,8 +63,8 @@ def test_commands_say_how_they_ended() -> None:
     assert "rg quay" not in text
 
 
-def test_only_open_errors_are_listed() -> None:
-    """B38: an error that was settled later, or of a command that only looks something up, is not listed."""
+def test_open_errors_stand_apart_from_settled_ones() -> None:
+    """B38: an error that was settled later is not listed as open; one of a command that only looks something up is not listed."""
     text = folded(
         user("Build it."),
         *bash("make", "fatal: no rule\nexit code: 2"),
@@ -74,12 +74,12 @@ def test_only_open_errors_are_listed() -> None:
     )
 
     assert "error: unused name" in block(text, "Errors not seen to be settled")
-    assert "no rule" not in text
+    assert block(text, "Failed at first and succeeded since").endswith("\n- make: fatal: no rule")
     assert "No such file" not in text
 
 
 def test_a_dialogue_keeps_values_of_its_results() -> None:
-    """B38: a session without files keeps names and values that tools returned, with their lines and calls."""
+    """B53: a session without files keeps what its tools returned, each with its call."""
     call = calls("find_booking", arguments=json.dumps({"customer": "ada_9213"}))
     answer = result(output=json.dumps({"booking": "HAT-4471X", "fare": 1287.35, "berth": "upper_deck"}, indent=1))
     text = folded(user("When does my ferry leave?"), call, answer, replies("At noon. I decided on berth 12."))
@@ -107,14 +107,6 @@ def test_no_sentence_of_the_user_stands_twice() -> None:
     assert block(text, RULES).endswith("Always oil it first.")
 
 
-def test_a_path_of_a_lookup_is_kept_by_its_command() -> None:
-    """B38: where the agent looked is known by the command, without a line that repeats it."""
-    text = folded(user("Find it."), *bash("ls -la packages/harbour/cranes", "nothing telling here"))
-
-    assert text.count("packages/harbour/cranes") == 1
-    assert "- ls -la packages/harbour/cranes" in block(text, "Looked up")
-
-
 @pytest.mark.parametrize(
     ("rule", "words"),
     [
@@ -132,28 +124,30 @@ def test_a_path_of_a_lookup_is_kept_by_its_command() -> None:
         ("설치하기 전에 물어보세요.", "설치하기 전에 안 물어봐도 돼요."),
     ],
 )
-def test_a_rule_is_taken_back_in_several_ways(rule: str, words: str) -> None:
-    """B38: the rule stands with the words that took it back, and nowhere as in force."""
+def test_later_words_stand_behind_the_rule(rule: str, words: str) -> None:
+    """B48: words that take a rule back stand behind it; nothing says that the rule is void."""
     text = folded(
         user(f"Begin. {rule}"), replies("done"), user(words), replies("done"), user("Go on."), replies("done")
     )
 
-    assert block(text, TAKEN_BACK).endswith(f"- {rule} → {words}")
+    assert f'{rule} (later: "{words}")' in text
     assert text.count(rule) == 1
 
 
-@pytest.mark.parametrize(
-    "sentence",
-    [
-        "Only the billing module may be changed.",
-        "You may change the billing module, but never push it.",
-        "May the billing module be changed?",
-        "The crane may be painted.",
-    ],
-)
-def test_what_restricts_or_asks_takes_nothing_back(sentence: str) -> None:
-    """B38: a further restriction, a question, and a permission for something else leave a rule in force."""
-    assert find_revoked(sentence, [Quote("0.0", "Never change the billing module.")]) is None
+def test_the_last_outcome_of_a_check_stands_once() -> None:
+    """B53: what shows only a part of the output does not make another check of it."""
+    text = folded(
+        user("Test it."),
+        *bash("pytest -q 2>&1 | tail -5", "2 failed"),
+        *bash("pytest -q", "1 failed"),
+        *bash("pytest -q | grep 'a | b'", "3 passed"),
+        *bash("pytest 'a | tail'", "4 passed"),
+    )
+
+    assert block(text, "Checks run").splitlines()[1:] == [
+        "- `pytest 'a | tail'` → 4 passed",
+        "- `pytest -q | grep 'a | b'` → 3 passed",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -165,6 +159,10 @@ def test_what_restricts_or_asks_takes_nothing_back(sentence: str) -> None:
         ("cat a.txt > b.txt", False),
         ("find . -name '*.pyc' -delete", False),
         ("git status && make", False),
+        ("make --help | head", True),
+        ("LANG=C ls", True),
+        ("for f in a b; do cat $f; done", True),
+        ("if true; then make; fi", False),
     ],
 )
 def test_a_lookup_changes_and_checks_nothing(command: str, expected: bool) -> None:

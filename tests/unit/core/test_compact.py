@@ -16,6 +16,7 @@ from infold.core.gauge import PlanInputs, estimated_tokens, gauge
 from infold.core.ledger import MOST_QUOTES
 from infold.core.log import Log
 from infold.core.messages import (
+    AssistantMessage,
     CompactionPart,
     Message,
     MessageId,
@@ -106,8 +107,8 @@ def test_infold_reaches_its_target() -> None:
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_documents_append_a_continue_message(name: str) -> None:
-    """S3.8: after an automatic compaction a document asks to go on; `infold` does not."""
+def test_documents_append_a_continue_message_to_a_reply(name: str) -> None:
+    """S3.8: after an automatic compaction behind a reply a document's preset asks to go on; `infold` does not."""
     policy = preset(name)
     last = compacted(overflowing(policy), policy).log.live[-1].message
 
@@ -117,6 +118,62 @@ def test_documents_append_a_continue_message(name: str) -> None:
         assert isinstance(last, UserMessage)
         assert last.parts == (TextPart(CONTINUE_TEXT, synthetic=True),)
         assert last.created_ms == NOW_MS
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_only_opencode_continues_behind_a_prompt(name: str) -> None:
+    """S3.8: OpenCode asks to go on after each automatic compaction, and no other preset where the user has the last word."""
+    policy = preset(name)
+    log = overflowing(policy).append(MessageEntry(replace(user("and now?"), id=MessageId("now"))))
+    last = compacted(log, policy).log.live[-1].message
+
+    assert (text_of(last) == CONTINUE_TEXT) is name.startswith("opencode-")
+
+
+TURNS: list[Message] = [user(prose(7_000)), replies(prose(200), usage=Usage(input=60_000))] * 8
+
+
+@pytest.mark.parametrize("name", ["proactive", "turn-window"])
+@pytest.mark.parametrize(
+    ("newest", "goes_on"),
+    [
+        ([user("and now?")], False),
+        ([calls("bash"), result()], False),
+        ([calls("bash")], False),
+        ([replies("so far", finish="length")], True),
+    ],
+    ids=["prompt", "result", "open call", "cut off"],
+)
+def test_a_view_that_ends_with_a_reply_is_continued(name: str, newest: list[Message], goes_on: bool) -> None:
+    """S3.8: under documents 002 and 003 the view is the summary and the newest turns; behind a reply, one more asks to go on."""
+    policy = preset(name)
+    newest = [replace(one, usage=Usage(input=60_000)) if isinstance(one, AssistantMessage) else one for one in newest]
+    done = compacted(session(*TURNS, *newest, policy=policy), policy)
+
+    assert Fold in kinds(done)
+    assert any(text_of(logged.message) == CONTINUE_TEXT for logged in done.log.live) is goes_on
+
+
+def test_a_view_of_the_summary_alone_is_continued() -> None:
+    """S3.8: where `proactive` keeps nothing, the model's own summary would be the last word, so a message asks to go on."""
+    policy = preset("proactive")
+    done = compacted(
+        session(user(), calls("bash"), result(), replies(usage=Usage(input=60_000)), policy=policy), policy
+    )
+    (logged,) = done.log.live
+
+    assert text_of(logged.message) == CONTINUE_TEXT
+
+
+def test_proactive_keeps_the_last_turn_where_two_are_beyond_the_window() -> None:
+    """S1.0, B8: of two turns that the provider would refuse, the older one is folded; the prompt stays."""
+    policy = preset("proactive")
+    first, second = replies("the " * 50_000), replies("the " * 30_000)
+    done = compacted(session(user("first"), first, user("second"), second, policy=policy), policy)
+
+    assert [step.reason for step in done.steps if isinstance(step, Fold)] == ["safety"]
+    assert isinstance(done.final, Fits)
+    assert text_of(done.log.live[0].message) == "second"
 
 
 def test_a_continue_message_is_put_as_the_last_user_message_was() -> None:
@@ -235,6 +292,19 @@ def test_a_pruning_is_recorded_and_told() -> None:
     assert (event.targets, event.freed_tokens, event.reason) == ((Handle("2.0"),), 90_000, "trigger")
     assert event.tokens_before == log.size.measure
     assert event.tokens_after == done.log.size.measure < event.tokens_before
+    assert event.freed_tokens < event.counted_tokens  # the same measure
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_an_event_has_what_a_preset_compares_with_its_trigger(name: str) -> None:
+    """B22: a preset that counts characters names the count it acted on; `infold` counts the tokens that it reports."""
+    policy = preset(name)
+    log = overflowing(policy)
+    event = next(event for event in compacted(log, policy).events if isinstance(event, Compacted))
+    by_characters = gauge(log, inputs(replace(policy, count="estimate"), Window(64_000))).count_tokens
+
+    assert event.tokens_before == estimated_tokens(log, inputs(policy, Window(64_000)))
+    assert event.counted_tokens == (0 if policy.estimate == "features" else by_characters)
 
 
 # The ladder.
@@ -272,7 +342,7 @@ def test_stuck_has_its_numbers() -> None:
         usable_tokens=done.final.usable_tokens,
         overhead_tokens=done.final.overhead_tokens,
     )
-    assert "9,000 of them system prompt and tools" in str(error)
+    assert "the system prompt and tools alone are 9,000 tokens, the usable window is 6,800" in str(error)
     assert str(error).endswith("or choose a larger model")
 
 
@@ -308,7 +378,7 @@ def test_a_smaller_window_gets_a_smaller_checkpoint() -> None:
 
     assert large.log.checkpoint is not None
     assert small.log.checkpoint is not None
-    assert estimate_tokens(large.log.checkpoint.text) > 2_000
+    assert estimate_tokens(large.log.checkpoint.text) > 1_500
     assert estimate_tokens(small.log.checkpoint.text) <= INFOLD.summary.budget_tokens(6_800)
     assert isinstance(small.final, Fits)
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from infold.core.budget import Window, budget_for
 from infold.core.compact import CONTINUE_TEXT, CompactionResult, checkpoint_for, compact
 from infold.core.cut import Cut
-from infold.core.entries import Checkpoint, MessageEntry
+from infold.core.entries import Checkpoint, MessageEntry, Rejection
 from infold.core.events import Compacted
 from infold.core.gauge import PlanInputs, gauge
 from infold.core.log import Log
@@ -17,13 +17,14 @@ from infold.core.messages import (
     MessageId,
     ReasoningPart,
     TextPart,
+    ToolResultPart,
     UserMessage,
     text_of,
 )
-from infold.core.plan import Fold, Summarise, next_step
+from infold.core.plan import Fits, Fold, Stuck, Summarise, next_step
 from infold.core.policy import preset
 from infold.core.view import view
-from infold.testing.builders import numbered, replies, session, tokens_of_text, user
+from infold.testing.builders import calls, numbered, replies, result, session, tokens_of_text, user
 
 POLICY = preset("turn-window")
 SITUATION = PlanInputs(POLICY, budget_for(Window(200_000), POLICY))
@@ -140,6 +141,18 @@ def test_a_failed_summariser_leaves_no_summary() -> None:
     assert text_of(messages[0]) == "0004"
 
 
+def test_cleaning_keeps_the_calls_of_the_kept_turns() -> None:
+    """S4.5: document 003 removes them; without their results the model would do the work of the turn again."""
+    work: list[Message] = [calls("bash"), result(output="kept"), replies("done", reasoning="hmm")]
+    done = fallen_back(session(*turns(7), user("0008"), *work, policy=POLICY))
+    parts = [part for message in view(done.log, POLICY.summary) for part in message.parts]
+
+    assert done.log.checkpoint is not None
+    assert done.log.checkpoint.cleaned
+    assert [part.output for part in parts if isinstance(part, ToolResultPart)] == ["kept"]
+    assert not any(isinstance(part, ReasoningPart) for part in parts)
+
+
 def test_cleaning_comes_before_the_choice_of_turns() -> None:
     """S4.5: turns are chosen by what cleaning leaves of them: 6 turns of 8k with 6k reasoning each all fit into 32k."""
     done = fallen_back(session(*turns(7, reasoning=6_000), policy=POLICY))
@@ -174,6 +187,103 @@ def test_cleaning_is_undone_by_nothing_said_later() -> None:
     assert [message.id for message in messages if any(isinstance(part, ReasoningPart) for part in message.parts)] == [
         "later"
     ]
+
+
+# Beyond the provider's window.
+
+
+NARROW = PlanInputs(POLICY, budget_for(Window(64_000), POLICY), bound=1.0)
+
+
+def words(tokens: int) -> str:
+    """Text of about that many tokens by the documents' rules and by infold's own."""
+    return "the " * tokens
+
+
+def long_turns(number: int, *, tokens: int) -> list[Message]:
+    """Turns of that many tokens as a provider counts them."""
+    return [one for n in range(1, number + 1) for one in (user(f"{n:04}"), replies(words(tokens)))]
+
+
+@pytest.mark.parametrize(("number", "tokens", "kept"), [(5, 20_000, 1), (4, 20_000, 1), (6, 12_000, 2)])
+def test_six_turns_beyond_the_window_are_a_safety_step(number: int, tokens: int, kept: int) -> None:
+    """S1.0, B8: six turns or fewer that the provider would refuse are folded down to the turns within the target."""
+    log = session(*long_turns(number, tokens=tokens), policy=POLICY)
+    done = compact(log, NARROW)
+
+    assert gauge(log, NARROW).upper_tokens > 64_000
+    assert isinstance(done.final, Fits)
+    assert [step.reason for step in done.steps if isinstance(step, Fold)] == ["safety"]
+    assert said(done.log) == [f"{n:04}" for n in range(number - kept + 1, number + 1)]
+
+
+def test_a_safety_step_keeps_a_turn_that_fits_the_window() -> None:
+    """S1.0, S4.5: a last turn over the target that the provider takes stays whole."""
+    done = compact(session(*long_turns(2, tokens=40_000), policy=POLICY), NARROW)
+
+    assert isinstance(done.final, Fits)
+    assert said(done.log) == ["0002"]
+
+
+@pytest.mark.parametrize("summariser", [True, False])
+def test_one_turn_beyond_the_window_is_cut_inside(summariser: bool) -> None:
+    """S1.0, B8, B10: of one long turn of tool steps the newest stay; without a summary, code folds the prompt and the rest."""
+    steps: list[Message] = [calls("bash"), result(output=words(3_000))]
+    log = session(user("Port the parser."), *steps * 30, policy=POLICY)
+    inputs = replace(NARROW, summariser=summariser)
+    step = next_step(log, inputs)
+
+    assert isinstance(step, Summarise if summariser else Fold)
+    assert step.reason == "safety"
+    checkpoint, _ = checkpoint_for(log, step, inputs, narrative="The parser is ported." if summariser else "")
+    after = log.append(checkpoint)
+    assert isinstance(next_step(after, inputs), Fits)
+    assert checkpoint.text.startswith("[COMPACTED_CONTEXT]")
+    assert summariser or "Port the parser." in checkpoint.text
+    assert len(view(after, POLICY.summary)) > 10
+
+
+def test_a_refused_request_of_six_turns_is_folded() -> None:
+    """S1.0, B8: a provider's refusal below our own count folds turns too, under its own reason."""
+    log = session(*long_turns(3, tokens=15_000), policy=POLICY).append(Rejection(45_000))
+    step = next_step(log, NARROW)
+
+    assert isinstance(step, Fold)
+    assert step.reason == "overflow"
+
+
+def test_a_summary_is_not_shortened_while_turns_can_go() -> None:
+    """S1.0: beyond the window, older turns go before the summary alone is summarised again."""
+    folded = session(policy=POLICY).append(Checkpoint("[COMPACTED_CONTEXT]\n" + "text " * 2_000))
+    step = next_step(grown(folded, *long_turns(5, tokens=20_000), prefix="next"), NARROW)
+
+    assert isinstance(step, Fold)
+    assert step.reason == "safety"
+    assert step.cut.index == 8
+
+
+def test_a_policy_of_turns_without_a_target_is_folded_too() -> None:
+    """S1.0, B8: a policy of one's own that keeps turns whatever their size gets the same step."""
+    policy = POLICY.but(target=None)
+    inputs = PlanInputs(policy, budget_for(Window(64_000), policy), bound=1.0)
+
+    assert isinstance(compact(session(*long_turns(5, tokens=20_000), policy=policy), inputs).final, Fits)
+
+
+def test_one_message_beyond_the_window_stays() -> None:
+    """B9: a single message that is larger than the window cannot be folded, and the plan says so."""
+    assert isinstance(compact(session(user(words(80_000)), policy=POLICY), NARROW).final, Stuck)
+
+
+def test_a_checkpoint_in_front_of_a_step_beyond_the_window_is_not_folded_for_ever() -> None:
+    """B9: where neither the last step nor the user's words before it can become smaller, the plan ends."""
+    inputs = replace(NARROW, budget=replace(NARROW.budget, limit_tokens=4_096))
+    steps: list[Message] = [calls("bash"), result(output=words(50)), calls("bash"), result(output=words(6_000))]
+    log = session(user("🙂 ünïcödé " * 200), *steps, policy=POLICY)
+    done = compact(log, inputs)
+
+    assert isinstance(done.final, Stuck)
+    assert len(done.steps) <= 4
 
 
 # How often.

@@ -238,11 +238,11 @@ def test_every_turn_may_fit() -> None:
     assert newest_turns_within(log, Cut.at(log, 0), tail_tokens=1_000, measured_of=log.measured_of) == Cut(0, 0)
 
 
-def test_without_a_turn_after_the_cut_nothing_is_kept() -> None:
-    """S4.5: where no turn begins after the cut there is none to keep."""
+def test_without_a_turn_after_the_cut_it_stays() -> None:
+    """S1.0, S4.5: a cut inside the last turn, beyond the window, is not moved to drop the rest of it."""
     log = session(user(), replies(), replies())
 
-    assert newest_turns_within(log, Cut.at(log, 2), tail_tokens=1_000, measured_of=log.measured_of) == Cut(3, None)
+    assert newest_turns_within(log, Cut.at(log, 2), tail_tokens=1_000, measured_of=log.measured_of) == Cut(2, 2)
 
 
 def test_a_cut_beyond_the_last_message_keeps_nothing() -> None:

@@ -5,14 +5,15 @@ from msgspec.structs import replace
 
 from infold.core.budget import Window, budget_for
 from infold.core.compact import compact
-from infold.core.entries import MessageEntry
+from infold.core.entries import Checkpoint, MessageEntry
 from infold.core.events import Compacted
 from infold.core.gauge import LEAST_CALLS, CutForecast, PlanInputs, Rates, expected_saving
 from infold.core.log import Log
 from infold.core.messages import AssistantMessage, SessionId
 from infold.core.plan import Fits, Fold, next_step
 from infold.core.policy import INFOLD
-from infold.session.report import describe_event
+from infold.reports.text import event_line
+from infold.session.report import describe_event, describe_saving
 from infold.testing.builders import calls, log_of, numbered, result, session, user
 
 RATES = Rates(fresh=1.25, cached=0.1, output=5.0)
@@ -109,7 +110,7 @@ def test_a_priced_cut_waits_for_news() -> None:
     assert log.sent_since > 0
     assert isinstance(next_step(replace(log, has_news=False), inputs), Fits)
     assert isinstance(
-        next_step(replace(log, has_news=False), replace(inputs, policy=replace(INFOLD, priced=False))), Fits
+        next_step(replace(log, has_news=False), replace(inputs, policy=replace(INFOLD, priced="never"))), Fits
     )
 
 
@@ -147,38 +148,60 @@ def test_a_fold_for_its_price_tells_the_expected_saving() -> None:
     assert folded.log.checkpoint is not None
     assert 0.1 < event.saving == folded.log.checkpoint.saving < 10
     assert [told.saving for told in asked.events if isinstance(told, Compacted)] == [0.0]
-    assert isinstance(next_step(log, replace(priced, policy=replace(INFOLD, priced=False))), Fits)
+    assert isinstance(next_step(log, replace(priced, policy=replace(INFOLD, priced="never"))), Fits)
 
 
-def test_assumed_prices_decide_and_are_no_money() -> None:
-    """B16, B22: at assumed ratios the same fold is made; its event says so, and neither it nor the checkpoint has a sum."""
-    priced = PlanInputs(INFOLD, budget_for(Window(400_000), INFOLD), 3_000, bound=1.0, rates=RATES)
+def test_assumed_prices_decide_only_where_that_is_asked_for_and_are_no_money() -> None:
+    """B16, B22: at assumed ratios the same fold is made under `always` alone; its event says so, and has no sum of money."""
+    always = replace(INFOLD, priced="always")
+    known = PlanInputs(INFOLD, budget_for(Window(400_000), INFOLD), 3_000, bound=1.0, rates=RATES)
+    assumed = replace(known, rates=replace(RATES, is_assumed=True))
     log = long_session(140)
-    known, assumed = compact(log, priced), compact(log, replace(priced, rates=replace(RATES, is_assumed=True)))
-    events = [event for done in (known, assumed) for event in done.events if isinstance(event, Compacted)]
+    folds = [compact(log, known), compact(log, replace(assumed, policy=always))]
+    events = [event for done in folds for event in done.events if isinstance(event, Compacted)]
 
+    assert isinstance(next_step(log, assumed), Fits)
+    assert isinstance(next_step(log, replace(known, policy=always)), Fold)
+    assert isinstance(next_step(log, replace(assumed, policy=always, rates=None)), Fits)
     assert [event.reason for event in events] == ["price", "price"]
     assert [event.is_price_assumed for event in events] == [False, True]
     assert [event.saving > 0 for event in events] == [True, False]
-    assert assumed.log.checkpoint is not None
-    assert assumed.log.checkpoint.saving == 0.0
-    assert "assumed" in describe_event(events[1])
-    assert "assumed" not in describe_event(events[0])
-    asked = compact(log, replace(priced, rates=replace(RATES, is_assumed=True), manual=True))
-    assert not any(event.is_price_assumed for event in asked.events if isinstance(event, Compacted))
+    assert events[0].saving_tokens == events[1].saving_tokens == int(events[0].saving * 1_000_000 / RATES.fresh) > 0
+    checkpoint = folds[1].log.checkpoint
+    assert checkpoint is not None
+    assert (checkpoint.saving, checkpoint.saving_tokens) == (0.0, events[1].saving_tokens)
+    asked = compact(log, replace(assumed, manual=True))
+    assert not any(
+        event.is_price_assumed or event.saving_tokens for event in asked.events if isinstance(event, Compacted)
+    )
+
+
+def test_words_say_what_a_fold_for_its_price_saves() -> None:
+    """B16, B20: dollars at known prices, tokens of input at assumed ones, nothing for a fold with another reason."""
+    fold = Compacted("s", 9, 60_000, 15_000, "price", saving=0.3946, saving_tokens=310_000)
+
+    assert describe_event(fold).endswith("would have cost more; it is expected to save $0.39")
+    assert describe_event(replace(fold, saving=0.0123)).endswith("it is expected to save $0.0123")
+    assert "the price of 310,000 tokens of input, at the usual ratios of prices" in describe_event(
+        replace(fold, saving=0.0)
+    )
+    assert event_line(fold).endswith("it is expected to save $0.39")
+    assert describe_saving(Checkpoint("x", reason="price", saving=0.3946)) == "; it is expected to save $0.39"
+    assert "save" not in describe_event(replace(fold, reason="trigger"))
 
 
 def test_the_room_that_a_checkpoint_leaves_is_tail() -> None:
-    """B16: a small checkpoint leaves a longer tail than the policy's own, and a large one that alone."""
-    inputs = PlanInputs(INFOLD, budget_for(Window(128_000), INFOLD), 3_000, bound=1.0, rates=RATES)
+    """B16: a small checkpoint leaves a longer tail than the policy's own; a large one, and kept steps, leave that alone."""
+    lists = replace(INFOLD, summary=replace(INFOLD.summary, steps_share=0.0))
+    inputs = PlanInputs(lists, budget_for(Window(128_000), lists), 3_000, bound=1.0, rates=RATES)
     folded = compact(long_session(140), inputs).log
     usable = inputs.budget.usable_tokens
     own = INFOLD.tail.budget_tokens(usable)
 
     assert folded.checkpoint is not None
     assert own + 2_000 < folded.size.measure <= own + INFOLD.summary.budget_tokens(usable)
-    whole = replace(INFOLD, summary=replace(INFOLD.summary, maximum_tokens=200))
-    assert compact(long_session(140), replace(inputs, policy=whole)).log.size.measure <= own
+    for policy in (INFOLD, replace(lists, summary=replace(lists.summary, maximum_tokens=200, growth=0.0))):
+        assert compact(long_session(140), replace(inputs, policy=policy)).log.size.measure <= own
 
 
 COLD = replace(OUTLOOK, is_cold=True)

@@ -351,47 +351,93 @@ def test_a_result_whose_call_is_elsewhere_is_passed_over() -> None:
 def test_figures_and_references_are_quoted() -> None:
     """A sentence with a figure, an address, an issue or a hash is quoted; one without, and a decision, is not a finding."""
     said = (
-        "The limit is 4,096 bytes. See https://example.com/a. It is #172. Commit a8f68ce has it. Plain words. Only 12 left. "
+        "The limit is 4,096 bytes. Its log is at https://example.com/a. It is #172. Commit a8f68ce has it. Plain "
+        "words. Only 12 left. "
         f"We decided on 8192. {'x' * LONGEST_REPORT} 1234."
     )
     ledger = ledger_of(user(), replies(said))
 
     assert [quote.text for quote in ledger.findings] == [
         "The limit is 4,096 bytes.",
-        "See https://example.com/a.",
+        "Its log is at https://example.com/a.",
         "It is #172.",
         "Commit a8f68ce has it.",
     ]
 
 
-def test_names_are_kept_with_their_line_and_source() -> None:
-    """B4: what was written to a file, read in one or shown by a command is known by name, with a piece of its line."""
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        ("- **PR:** https://example.com/pull/7", ["**PR:** https://example.com/pull/7"]),
+        ("1. The build took 384 seconds.", ["The build took 384 seconds."]),
+        ("处理了 4,096 条记录，全部成功。", ["处理了 4,096 条记录，全部成功。"]),
+        ("| 1887972 (more work) | +592 -7 | total=592 |", []),
+        ("added=150 removed=320 share=61.5", []),
+        ("```\nThe limit is 4,096 bytes.\n```", []),
+        ("Should #523 be closed?", []),
+        ("The reasons for #523 are these:", []),
+        ("I'll look at #523 now.", []),
+        ("Yes — I’ll close #523.", []),
+    ],
+)
+def test_only_statements_are_quoted(said: str, found: list[str]) -> None:
+    """B53: no rows of tables, bare values, code, questions, headings of lists or intentions; marks of lists are left out."""
+    assert [quote.text for quote in ledger_of(user(), replies(said)).findings] == found
+
+
+def test_a_look_is_no_decision() -> None:
+    """B53: what an agent is about to look at is an intention, whatever words it has; a choice is a decision."""
+    said = "I'm re-reading the file instead of guessing. I'm using msgspec instead of pydantic."
+
+    assert [quote.text for quote in ledger_of(user(), replies(said)).decisions] == [
+        "I'm using msgspec instead of pydantic."
+    ]
+
+
+def test_a_look_without_an_answer_is_no_job() -> None:
+    """B4: how a call ended that only looks something up does not matter; an edit or a command may have been carried out."""
+    looks = (calls("read", arguments='{"path": "a.py"}'), calls("bash", arguments='{"command": "ls src"}'))
+    acts = (calls("edit", arguments='{"path": "a.py"}'), calls("bash", arguments='{"command": "make"}'))
+
+    assert ledger_of(user(), *looks).jobs == ()
+    assert [job.description for job in ledger_of(user(), *acts).jobs] == ['edit({"path": "a.py"})', "make"]
+
+
+def test_polling_a_job_returns_no_value() -> None:
+    """B53: what the end of a job returned is its outcome."""
+    assert ledger_of(user(), *ran("stop_task", {"task_id": "b7"}, "stopped")).values == ()
+
+
+def test_what_a_call_without_a_file_or_a_command_returned_is_kept() -> None:
+    """B53: the newest value of each such call, not what failed, was empty, or is a question to the user."""
     ledger = ledger_of(
         user(),
-        *ran("write", {"path": "a.py", "content": "def first(): ...\nclass Second: ..."}, "ok"),
-        *ran("edit", {"path": "a.py", "old_string": "def gone(): ...", "new_string": "def third(): ..."}, "ok"),
-        *ran("read", {"path": "b.py"}, "   12→RETRY_LIMIT = 5\nplain words"),
-        *bash("rg -n second_hand", "src/c.py:4: second_hand = " + "x, " * 40 + "\nWall time: 5.125 seconds"),
+        *ran("get_order", {"id": "W1"}, '{"status": "pending"}'),
+        *ran("get_order", {"id": "W2"}, "x" * 2_000),
+        *ran("get_order", {"id": "W1"}, '{"status": "sent"}'),
+        *ran("now", {}, "  "),
+        *ran("ask_user", {"question": "Which?"}, "The blue one"),
+        *ran("read", {"path": "b.py"}, "text"),
+        *bash("date", "noon"),
     )
-    names = {fact.name: fact for fact in ledger.names}
 
-    assert {name: (fact.source, fact.line) for name, fact in names.items()} == {
-        "first": ("a.py", "def first(): ..."),
-        "Second": ("a.py", "class Second: ..."),
-        "third": ("a.py", "def third(): ..."),
-        "RETRY_LIMIT": ("b.py", "RETRY_LIMIT = 5"),
-        "src/c.py": ("rg -n second_hand", "src/c.py:4: second_hand = x, x, x, x, x, x, x,"),
-        "second_hand": ("rg -n second_hand", "src/c.py:4: second_hand = x, x, x, x, x, x, x,"),
-    }
-    assert names["second_hand"].weight > names["src/c.py"].weight
+    assert [(fact.call, fact.value[:20]) for fact in ledger.values] == [
+        ('get_order({"id": "W2"})', "x" * 20),
+        ('get_order({"id": "W1"})', '{"status": "sent"}'),
+    ]
 
 
-def test_what_a_poll_showed_is_its_commands() -> None:
-    """B4: names in the output of a job are found under the command that started it."""
-    start = ran("exec_command", {"cmd": "make"}, "Process running with session ID 7")
-    ledger = ledger_of(*start, *ran("write_stdin", {"session_id": 7}, "Process exited with code 0\nbuilt lib_quay.so"))
+def test_a_failure_that_was_overcome_is_remembered() -> None:
+    """B53: what failed and then succeeded is listed apart from what is still open."""
+    ledger = ledger_of(
+        user(),
+        *bash("make", "fatal: no rule", exit_status=2),
+        *bash("make", "built"),
+        *bash("npm ci", "error: EBADENGINE", exit_status=1),
+    )
 
-    assert [(fact.name, fact.source) for fact in ledger.names] == [("lib_quay", "make")]
+    assert [fact.origin for fact in ledger.errors] == ["npm ci"]
+    assert [(fact.origin, fact.line) for fact in ledger.overcome] == [("make", "fatal: no rule")]
 
 
 def test_a_pinned_part_without_words_is_quoted_as_nothing() -> None:

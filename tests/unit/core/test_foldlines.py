@@ -3,6 +3,7 @@
 import pytest
 
 from infold.core.checkpoint_text import (
+    TextRoom,
     changed_lines,
     command_line,
     excerpt_lines,
@@ -64,10 +65,10 @@ def test_a_bare_name_is_never_left_of_a_path() -> None:
 
 
 def test_files_read_share_lines() -> None:
-    """Six files stand on a line."""
+    """Three files stand on a line."""
     lines = file_lines("read", read(*(f"src/{number}.py" for number in range(8))), "")
 
-    assert [line.count(".py") for line in lines] == [6, 2]
+    assert [line.count(".py") for line in lines] == [3, 3, 2]
     assert all(line.startswith("- read: ") for line in lines)
 
 
@@ -88,8 +89,7 @@ def test_an_error_tells_its_origin() -> None:
 
     folded = render_checkpoint(
         Ledger(files=tuple(files), errors=tuple(errors)),
-        budget_tokens=500,
-        must_keep_tokens=100,
+        TextRoom(500, 100),
         rule="features",
         recall=True,
     )
@@ -103,6 +103,7 @@ def test_quotations_are_shortened_only_as_excerpts() -> None:
 
     assert quote_verbatim(Quote("7.0", "a\nb"), True) == '- """a\nb""" [7.0]'
     assert quote_verbatim(Quote("7.0", "a"), False) == "- a"
-    assert excerpt_lines([long, long], False) == ("- " + ("word " * 100)[:239] + "…",)
+    assert excerpt_lines([long, long], False) == ("- " + ("word " * 47).strip() + "…",)
+    assert excerpt_lines([Quote("8.0", "w" * 300)], False) == ("- " + "w" * 239 + "…",)
     assert quote_beginning(long, True).endswith("… [500 characters in all; recall 7.0]")
     assert quote_beginning(Quote("7.0", "short"), False) == "- short [5 characters in all]"

@@ -6,8 +6,8 @@ from infold.core.compact import (
     caller_messages,
     checkpoint_for,
     ledger_before,
+    ledgers_at,
     unanswered_calls,
-    without_settled,
 )
 from infold.core.cut import Cut
 from infold.core.entries import Checkpoint
@@ -48,7 +48,7 @@ def test_nothing_is_left_out_where_nothing_is_open() -> None:
     """B4: most ledgers are told as they are."""
     log = session(user("port it"), replies("done"), user("now test it"))
 
-    assert without_settled(EMPTY_LEDGER, log, Cut.at(log, 2)) is EMPTY_LEDGER
+    assert ledgers_at(log, Cut.at(log, 0)) == (EMPTY_LEDGER, EMPTY_LEDGER)
     assert [quote.text for quote in ledger_before(log, Cut.at(log, 2)).requests] == ["port it"]
     assert [message.id for message in caller_messages(log, Cut.at(log, 2))] == ["m0", "m1"]
 

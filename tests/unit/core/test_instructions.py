@@ -2,18 +2,19 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from infold.core.checkpoint_text import (
     FIRST,
     LATEST,
     LONGEST_EXCERPT,
+    LONGEST_STUB,
     OTHERS,
     RULES,
-    TAKEN_BACK,
     UserInstructions,
     write_instructions,
 )
-from infold.core.ledger import Ledger, Quote, Revocation, spoken_sentences
+from infold.core.ledger import LaterWords, Ledger, Quote, spoken_sentences
 from infold.core.tokens import estimate
 
 LONG = Quote("0.0", "Describe every module of the parser. " * 40)
@@ -139,23 +140,33 @@ def test_prohibitions_have_room_before_other_rules() -> None:
     assert "1.0" in kept.short
 
 
-def test_what_was_taken_back_stands_with_the_words_that_did() -> None:
-    """B38: a rule that was taken back is no rule and stands in no request; said again later, it is one."""
+def test_later_words_stand_behind_their_sentence() -> None:
+    """B48: in rules and in requests; behind a rule that was said again since, they do not."""
     said = Quote("0.0", "Build it. Never push. Use tabs.")
-    by = Quote("4.0", "You may push now.")
+    words = Quote("4.0", 'You may push now ("main" excepted).')
     ledger = Ledger(
         first_request=said,
-        requests=(said, Quote("2.0", "Never push."), by),
+        requests=(said, Quote("2.0", "Never push."), words),
         constraints=(Quote("0.0", "Never push."), Quote("2.0", "Never push.")),
-        revoked=(Revocation(Quote("2.0", "Never push."), by),),
+        later=(LaterWords(Quote("2.0", "Never push."), words),),
     )
 
     assert told(ledger).blocks == (
-        f"{FIRST.replace(', verbatim', ', some shortened')}\n- Build it. [taken back] Use tabs.",
-        f"{TAKEN_BACK}\n- Never push. → You may push now.",
+        f'{FIRST}\n- Build it. Never push. (later: "{words.text}") Use tabs.',
+        f"{OTHERS}\n- {words.text}",
     )
-    again = Ledger(constraints=(Quote("6.0", "Never push."),), revoked=ledger.revoked)
+    again = Ledger(constraints=(Quote("6.0", "Never push."),), later=ledger.later)
     assert told(again).blocks[0] == f"{RULES}\n- Never push."
+
+
+def test_a_shortened_rule_keeps_its_later_words() -> None:
+    """B48: where there is hardly any room, a rule's later words are shortened with it."""
+    rule = Quote("0.0", "Never push to main, " + "neither by hand nor by a job nor by anybody's bot, " * 6 + "please.")
+    words = Quote("4.0", "You may push to main from now on, " + "as long as the tests have passed before, " * 8)
+    ledger = Ledger(constraints=(rule,), later=(LaterWords(rule, words),))
+
+    for allowed in (60, 90, 120, 200):
+        assert '(later: "You may push to main' in told(ledger, allowed).blocks[0]
 
 
 def test_an_order_for_one_turn_ends_with_it() -> None:
@@ -206,6 +217,57 @@ def test_the_first_request_comes_before_all_rules() -> None:
     assert told(ledger, 1_000).blocks[0] == f"{FIRST}\n- {LONG.text}"
     assert told(ledger, 150).short == ("0.0",)
     assert told(ledger, 150).blocks[1] == f"{RULES}\n- Never push."
+
+
+def test_a_long_request_begins_in_one_piece() -> None:
+    """B2: of a first or latest request too long for its room the beginning stands as it was sent, with rules, paths and code
+    in it, and sentences from further on follow."""
+    rule = "Never touch vendor/2019 while the crane is on loan."
+    begins = (
+        f"Port these to the new parser:\n1. src/a_1.c\n2. src/b_2.c\n{rule}\nReport each of the steps to the harbour."
+    )
+    further = "The lamp on the quay comes last."
+    paste = "\n".join(f"x[{n}] = {{0x{n}, 0x{n}}} << {n};" for n in range(400))
+    for middle in (paste, "Describe every module of the parser. " * 60):
+        asked = Quote("0.0", f"{begins}\n{middle}\n{further}")
+        for ledger, heading in ((Ledger(asked), FIRST), (Ledger(latest_request=asked), LATEST)):
+            ledger = replace(ledger, constraints=(Quote("0.0", rule),), requests=(asked,))
+            (line, *_) = (
+                told(ledger, 400)
+                .blocks[0]
+                .removeprefix(heading.replace(", verbatim", ", some shortened") + "\n- ")
+                .split("\n")
+            )
+
+            assert line.startswith(" ".join(begins.split()))
+            assert further in line
+
+
+def test_a_long_first_sentence_is_cut_once() -> None:
+    """B2: where the first sentence is longer than its room, its beginning stands, marked as cut."""
+    asked = Quote("0.0", "Port the parser, " + "and the lexer of it, " * 60 + "now.\nThe lamp comes last.")
+    (line,) = told(Ledger(asked), 120).blocks[0].splitlines()[1:]
+
+    assert line.startswith(f"- {asked.text[:LONGEST_STUB]}")
+    assert line.endswith(f"… The lamp comes last. [{len(asked.text):,} characters in all]")
+
+
+def test_later_words_stand_in_the_beginning_of_a_long_request() -> None:
+    """B48: behind their sentence, as where it is quoted whole."""
+    begins, rule = "Build the quay of the northern harbour.", "Never push to main."
+    asked = Quote("0.0", f"{begins} {rule} " + LONG.text)
+    words = Quote("4.0", "You may push to main now.")
+    ledger = Ledger(asked, requests=(asked, words), later=(LaterWords(Quote("0.0", rule), words),))
+
+    assert f'- {begins} {rule} (later: "{words.text}") Describe every' in told(ledger, 250).blocks[0]
+
+
+def test_a_few_words_among_many_blanks_are_shown() -> None:
+    """B2: a request too long to be quoted whole only for its blanks stands by its beginning."""
+    asked = Quote("2.0", "Name it." + " \n" * 2_500 + "Sign it.")
+    block = told(Ledger(requests=(Quote("1.0", "Build it."), asked)), 300, more=300).blocks[0]
+
+    assert block.splitlines()[1:] == ["- Name it. Sign it. [5,016 characters in all]", "- Build it."]
 
 
 def test_without_room_nothing_is_written_and_all_is_named() -> None:

@@ -7,6 +7,7 @@ import pytest
 from infold.core.entries import Verdict
 from infold.core.judge import Answer, judge, without_marks
 from infold.core.messages import Message
+from infold.core.phrases import ENDS_EARLY
 from infold.testing.builders import calls, numbered, replies, result, user
 
 EDIT = '{"path": "src/config.py", "old_string": "port: int = 8080\\nname = 1", "new_string": "port: int = 8090\\nname = 1"}'
@@ -173,10 +174,10 @@ RULES = (
         ("Then commit the change.", False),
     ],
 )
-def test_a_revoked_rule_is_given_with_its_revocation(sentence: str, is_touched: bool) -> None:
-    """B37: a rule that the user took back is followed by the user's words; telling of the revocation is right."""
+def test_a_rule_is_given_with_later_words(sentence: str, is_touched: bool) -> None:
+    """B37: a rule that the user may have taken back is followed by the user's words; telling of that is right."""
     found = verdict(sentence, *RULES)
-    said = '(revoked later by the user: "You may commit on your own now; forget what I said about waiting.")'
+    said = '(later by the user: "You may commit on your own now; forget what I said about waiting.")'
 
     assert found.text.endswith(f"{sentence} {said}" if is_touched else sentence)
 
@@ -362,7 +363,7 @@ def test_marks_can_be_taken_out_again() -> None:
         ("The work in src/config.py goes on. The service was changed and restarted by make and", "cut-off"),
         ("The work in src/config.py goes on. The service was changed and restarted by make serv", "cut-off"),
         (
-            "- One was done.\n- Two was done.\n- Three was done.\n- Four was done.\n- Five was done.\n- Six was do",
+            "- src/config.py was done.\n- Two was done.\n- Three was done.\n- Four was done.\n- Five was done.\n- Six was do",
             "cut-off",
         ),
         ("The work goes on in `src/config.py", "cut-off"),
@@ -383,10 +384,28 @@ def test_marks_can_be_taken_out_again() -> None:
     ],
 )
 def test_cheap_faults_are_seen(text: str, fault: str | None) -> None:
-    """B37: an end within a sentence, the next step of the work, a call as text, and words about nothing are rejected."""
+    """B37: the next step of the work, a call as text, and words about nothing are rejected; an end within a sentence is marked
+    where the provider says nothing about it."""
     said = "The service, table, metrics, exporter, harbour, ferry, terminal and screens need work on every berth, gate, crane, "
     more = " ".join(f"w{chr(97 + n % 26)}{chr(97 + n // 26)}rd" for n in range(60))
     head = numbered((user("Change src/config.py."), replies(said + more)))
     found = judge(Answer(text), head, replaced_tokens=9_000, answer_tokens=90)
 
     assert found.faults == (() if fault is None else (fault,))
+    assert found.text.endswith(ENDS_EARLY) == (fault == "cut-off")
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        "Next: write the guide and run the whole suite", "see src/config.py", "**Next**: the guide", "All is well 🎉",
+        "次は src/config.py の案内を書く", "- the guide\n- the suite", "It was changed and then the",
+    ],
+)  # fmt: skip
+def test_a_reported_end_is_believed(end: str) -> None:
+    """B59: a summary that the provider calls complete is neither rejected nor marked for its last line."""
+    text = f"The service in src/config.py has the new port, and the user wants a guide for it.\n{end}"
+    head = numbered((user("Give the service in src/config.py the new port."), replies("次は案内を書くことにします。")))
+    found = judge(Answer(text, finish="stop"), head, replaced_tokens=9_000, answer_tokens=90)
+
+    assert (found.text, found.faults) == (text, ())

@@ -2,6 +2,7 @@
 
 from functools import reduce
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,7 +11,6 @@ from infold.core.ledger import (
     MOST_COMMANDS,
     MOST_ERRORS,
     MOST_FILES,
-    MOST_NAMES,
     MOST_QUOTES,
     CommandFact,
     ErrorFact,
@@ -18,9 +18,10 @@ from infold.core.ledger import (
     FileOperation,
     JobFact,
     Ledger,
-    NameFact,
     Quote,
     TodoFact,
+    ValueFact,
+    is_check,
     later_operation,
     later_run,
     merge,
@@ -172,18 +173,39 @@ def test_what_was_forgotten_is_named_once() -> None:
     assert merge(Ledger(requests=quotes[:MOST_QUOTES]), EMPTY_LEDGER).forgotten == ()
 
 
-def test_names_add_up_and_the_most_worth_stay() -> None:
-    """B3: a name seen again weighs more and stands where it was seen last; beyond the most that are carried, the least
-    worth go."""
-    old = Ledger(
-        names=(NameFact("LIMIT", "LIMIT = 4", "a.py", "1.0", 2.0), NameFact("PORT", "PORT = 1", "a.py", "1.0", 1.0))
-    )
-    new = Ledger(names=(NameFact("LIMIT", "LIMIT = 5", "b.py", "9.0", 1.0),))
-    many = Ledger(names=tuple(NameFact(f"name_{n}", "", "c.py", "9.0", 2.0) for n in range(MOST_NAMES - 1)))
+def test_the_newest_value_of_a_call_stands() -> None:
+    """B53: a call that was made again has its newest value, last among those seen."""
+    old = Ledger(values=(ValueFact("get(1)", "a", "1.0"), ValueFact("get(2)", "b", "2.0")))
+    new = Ledger(values=(ValueFact("get(1)", "c", "9.0"),))
 
-    assert merge(old, new).names == (NameFact("LIMIT", "LIMIT = 5", "b.py", "9.0", 3.0), old.names[1])
-    assert len(merge(merge(old, new), many).names) == MOST_NAMES
-    assert old.names[1] not in merge(merge(old, new), many).names
+    assert merge(old, new).values == (ValueFact("get(2)", "b", "2.0"), ValueFact("get(1)", "c", "9.0"))
+
+
+def test_an_older_error_that_was_settled_is_overcome() -> None:
+    """B53: an error of an earlier fold that a later step settled is no longer open, and not forgotten."""
+    failed = ErrorFact("make", "no rule", "1.0")
+    merged = merge(Ledger(errors=(failed,)), Ledger(settled=("make",)))
+
+    assert (merged.errors, merged.overcome) == ((), (failed,))
+
+
+@pytest.mark.parametrize(
+    ("fact", "expected"),
+    [
+        (CommandFact("uv run pytest -q", "1.0", outcome="ok"), True),
+        (CommandFact("ruff check .", "1.0", 0), True),
+        (CommandFact("python tools/sync.py", "1.0", 1), True),
+        (CommandFact("python tools/sync.py", "1.0", 0, "12 tests passed"), True),
+        (CommandFact("python tools/sync.py", "1.0", 0), False),
+        (CommandFact("git add tests/test_a.py", "1.0", 0), False),
+        (CommandFact("echo 'make it'", "1.0", 0), False),
+        (CommandFact("TASK=test python tools/sync.py", "1.0", 0), False),
+        (CommandFact("python tools/sync.py 'run the tests and …", "1.0", 0), False),
+    ],
+)
+def test_commands_that_check_something_are_known(fact: CommandFact, expected: bool) -> None:
+    """B53: tests, linters and builds, what failed, and what printed counts."""
+    assert is_check(fact) is expected
 
 
 def test_findings_are_carried_on() -> None:

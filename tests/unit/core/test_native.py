@@ -22,7 +22,6 @@ from infold.core.messages import (
     ToolMessage,
     ToolResultPart,
     Usage,
-    UserMessage,
     text_of,
 )
 from infold.core.plan import Fold, Summarise, fold_at, next_step, prefers_native
@@ -207,8 +206,8 @@ def test_thinking_in_the_tail_stays() -> None:
 
 
 def test_thinking_behind_what_a_changed_view_leaves_out_is_outdated() -> None:
-    """B32: a blank message in the tail was sent while the view was unchanged, and is left out of a changed one."""
-    blank = UserMessage(MessageId(""), ())
+    """B32: a blank reply in the tail was sent while the view was unchanged, and is left out of a changed one."""
+    blank = AssistantMessage(MessageId(""), (), finish="stop")
     log = log_of(user("Build it."), thinks(), result(), thinks(), result(), blank, thinks(), result())
     after = folded(log, 3)
     assert after.shown_thinking == 0

@@ -283,8 +283,7 @@ def test_overhead_alone_over_the_window_is_stuck() -> None:
     found = step(session(user("hi")), INFOLD, Window(8_000), overhead=9_000)
 
     assert isinstance(found, Stuck)
-    assert (found.usable_tokens, found.overhead_tokens) == (6_800, 9_000)
-    assert found.floor_tokens > 9_000
+    assert found == Stuck(floor_tokens=9_000, usable_tokens=6_800, overhead_tokens=9_000)
 
 
 def test_nothing_said_and_still_too_large_is_stuck() -> None:
@@ -352,9 +351,9 @@ def test_pinned_and_too_large_is_stuck() -> None:
     assert found.floor_tokens > found.usable_tokens == 170_000
 
 
-@pytest.mark.parametrize(("head_tokens", "expected"), [(1_000, Fits), (16_000, Fits), (17_000, Fold)])
+@pytest.mark.parametrize(("head_tokens", "expected"), [(1_000, Fits), (18_000, Fits), (19_000, Fold)])
 def test_a_fold_that_frees_too_little_is_left(head_tokens: int, expected: type[NextStep]) -> None:
-    """B9, B16: a head that a summary of 8,000 shortens by less than 5 % of 170,000 does not break the cache."""
+    """B9, B16: a head that a summary of 9,740 shortens by less than 5 % of 170,000 does not break the cache."""
     log = session(user(prose(head_tokens)), user(prose(18_000)), replies(usage=Usage(input=162_000)))
 
     assert isinstance(step(log, INFOLD), expected)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from math import inf, nan
+from typing import Any
 
 import msgspec
 import pytest
@@ -17,6 +18,7 @@ from infold.core.policy import (
     PrunePolicy,
     SummaryPolicy,
     TailPolicy,
+    memory_size,
     remaining,
     share,
     tokens,
@@ -84,6 +86,7 @@ def test_an_impossible_amount_is_refused(make: Callable[[], Amount]) -> None:
         ("summary.minimum_tokens", "give a minimum from 1", lambda: SummaryPolicy(maximum_tokens=255)),
         ("summary.must_keep_share", "give a share from 0 to 1", lambda: SummaryPolicy(must_keep_share=1.5)),
         ("summary.must_keep_share", "give a share from 0 to 1", lambda: SummaryPolicy(must_keep_share=-0.5)),
+        ("summary.steps_share", "give a share from 0 to 1", lambda: SummaryPolicy(steps_share=1.5)),
         ("window_tokens", "give the model's window", lambda: Policy("mine", window_tokens=-1)),
         ("window_tokens", "give the model's window", lambda: Policy("mine", window_tokens=LARGEST_TOKENS + 1)),
         ("reserve_tokens", "give the tokens to keep free", lambda: Policy("mine", reserve_tokens=-1)),
@@ -216,3 +219,21 @@ def test_values_that_mean_the_same_are_taken() -> None:
     """B19: whole numbers for a share and a set for a frozenset are fine."""
     assert SummaryPolicy(must_keep_share=1).must_keep_share == 1
     assert "bash" in PrunePolicy(protected_tools={"bash"}).protected_tools  # type: ignore[arg-type]  # as a user may write
+
+
+# How much a fold may leave.
+
+
+@pytest.mark.parametrize(("memory", "expected"), [("lean", 0.05), ("balanced", 0.11), ("rich", 0.22), (0.15, 0.15)])
+def test_memory_is_a_share_of_the_window(memory: str | float, expected: float) -> None:
+    """B54: text and kept steps together may take a share of the usable window, whatever its size."""
+    policy = INFOLD.with_memory(memory)
+
+    assert policy.summary.budget_tokens(1_000_000) == pytest.approx(expected * 1_000_000)
+
+
+@pytest.mark.parametrize("memory", ["huge", 0, 0.9, True, -0.1])
+def test_an_impossible_memory_is_refused(memory: Any) -> None:
+    """B54: a name that is not known, nothing, or so much that no room is left for work."""
+    with pytest.raises(PolicyError, match="give 'lean', 'balanced', 'rich' or a share"):
+        memory_size(memory)

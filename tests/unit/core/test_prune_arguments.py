@@ -63,6 +63,29 @@ def test_a_pruned_call_stays_valid() -> None:
     assert shown["content"].startswith("[pruned: 5,200 characters")
 
 
+@pytest.mark.parametrize("between", ["", " ", "\n  "])
+def test_a_pruned_call_keeps_its_writing(between: str) -> None:
+    """B24: blanks, escapes and numbers stay as the model wrote them, in what is nested too; keys are never touched."""
+    long = r"line \"of\" text\n" * 100
+    names = (r'"pa\u0074h"', r'"a\/b"', '"n"', "1.50", '"edits"', '[{"new"', f'"{long}"}}]}}')
+    path, value, number, half, edits, new, content = names
+    pairs = f"{path}:{between}{value},{between}{number}:{between}{half},{between}{edits}:{between}{new}:{between}"
+    whole = f"{{{between}{pairs}{content}"
+    log = written(arguments=whole)
+    (call,) = calls_of(view(log.append(Pruning(planned(log).targets, 1)), INFOLD.summary)[1])
+
+    assert call.arguments == whole.replace(long, "[pruned: 1,500 characters]")
+
+
+def test_a_long_key_stays() -> None:
+    """B24: only values become stubs."""
+    whole = msgspec.json.encode({"k" * 500: "v" * 500}).decode()
+    log = written(arguments=whole)
+    (call,) = calls_of(view(log.append(Pruning(planned(log).targets, 1)), INFOLD.summary)[1])
+
+    assert call.arguments == whole.replace("v" * 500, "[pruned: 500 characters]")
+
+
 @pytest.mark.parametrize("name", ["opencode-1.1.23", "opencode-1.1.57", "proactive"])
 def test_documents_do_not_prune_arguments(name: str) -> None:
     """S1.0, B24: argument pruning is off in a document preset."""

@@ -3,18 +3,18 @@
 from msgspec.structs import replace
 
 from infold.core.checkpoint_reader import read_checkpoint
-from infold.core.checkpoint_text import OPENING, render_checkpoint
+from infold.core.checkpoint_text import OPENING, TextRoom, render_checkpoint
 from infold.core.ledger import (
     CHECKPOINT_MARK,
     CommandFact,
     ErrorFact,
     FileFact,
     JobFact,
+    LaterWords,
     Ledger,
-    NameFact,
     Quote,
-    Revocation,
     TodoFact,
+    ValueFact,
 )
 
 FIRST = Quote(
@@ -46,23 +46,26 @@ FULL = Ledger(
     jobs=(JobFact("npm run watch", "1.8"),),
     attachments=(Quote("6.1", "spec.md\nThe grammar."),),
     answers=(Quote("7.0", "Which?\n→ main"),),
-    revoked=(Revocation(Quote("3.0", "Ask before each commit."), Quote("7.1", "No need to ask any more.")),),
-    names=(
-        NameFact("parse_all", "def parse_all(text, limit=40)", "/srv/app/src/parser.py", "2.1", 3.0),
-        NameFact("E1007", "E1007 no such rule", "make", "1.2", 2.0),
-        NameFact("LIMIT", "LIMIT = 90", "grep -rn limit", "4.1", 2.0),
-        NameFact("src/lexer.py", "", "ls src/lexer.py", "4.2", 2.0),
+    later=(
+        LaterWords(Quote("0.0", "Never touch vendor/."), Quote("7.1", 'In vendor/ you may edit ("all of it").')),
+        LaterWords(Quote("3.0", "Only spaces."), Quote("7.1", "Spaces are not needed any more.")),
+        LaterWords(Quote("3.0", "Only spaces."), Quote("7.2", "Spaces look good in this editor.")),
     ),
+    overcome=(ErrorFact("src/b.py", "no match for the text", "1.4"), ErrorFact("npm ci", "EBADENGINE", "2.4")),
 )
+
+
+def pairs(ledger: Ledger) -> set[tuple[str, str]]:
+    return {(pair.sentence.text, pair.words.text) for pair in ledger.later}
 
 
 def texts(quotes: tuple[Quote, ...]) -> list[str]:
     return [quote.text for quote in quotes]
 
 
-def written(ledger: Ledger, *, recall: bool) -> str:
+def written(ledger: Ledger, *, recall: bool | str) -> str:
     """The text of a checkpoint with room for everything."""
-    return render_checkpoint(ledger, budget_tokens=50_000, must_keep_tokens=20_000, rule="features", recall=recall).text
+    return render_checkpoint(ledger, TextRoom(50_000, 20_000), rule="features", recall=recall).text
 
 
 def test_the_mark_opens_every_fold() -> None:
@@ -100,12 +103,49 @@ def test_a_ledger_is_read_back() -> None:
         assert [(fact.origin, fact.line) for fact in found.errors] == [(fact.origin, fact.line) for fact in FULL.errors]
         assert found.todos == FULL.todos
         assert [job.description for job in found.jobs] == ["npm run watch"]
-        assert [(one.rule.text, one.by.text) for one in found.revoked] == [
-            (one.rule.text, one.by.text) for one in FULL.revoked
+        assert pairs(found) == pairs(FULL)
+        assert [(fact.origin, fact.line) for fact in found.overcome] == [
+            (fact.origin, fact.line) for fact in FULL.overcome
         ]
-        assert {(fact.line, fact.source) for fact in found.names} == {(fact.line, fact.source) for fact in FULL.names}
         assert found.narratives == ()
         assert found.attachments[0].handle == "9.01"  # the same part, told apart from the request's handle
+
+
+def test_values_of_a_dialogue_are_read_back() -> None:
+    """B53: what calls returned is listed where there are no files, and read back with its call."""
+    values = (
+        ValueFact('get_order({"id": "W1"})', '{"status": "sent", "to": "a → b"}', "3.0"),
+        ValueFact("now({})", "noon", "5.0"),
+    )
+    ledger = Ledger(first_request=LATEST, requests=(LATEST,), values=values)
+
+    for recall in (False, True):
+        found = read_checkpoint(written(ledger, recall=recall), "9.1").values
+        assert [(fact.call, fact.value) for fact in found] == [(fact.call, fact.value) for fact in values]
+    assert "noon" not in written(replace(ledger, files=FULL.files), recall=False)
+
+
+def test_pieces_of_lines_of_earlier_versions_are_left_out() -> None:
+    """B53: a stored text that quotes pieces of files and results is read without them."""
+    old = "\n".join((
+        OPENING, "Files changed, newest first:", "- src/a.py: edited [1.0] — def parse(text) · LIMIT = 4",
+        "Commands run, newest first:", "- `make` → ok [2.0] — built lib_quay.so",
+        "Looked up, newest first:", "- grep -rn limit [3.0] — LIMIT = 90",
+    ))  # fmt: skip
+    found = read_checkpoint(old, "0.0")
+
+    assert [(fact.path, fact.operation) for fact in found.files] == [("src/a.py", "edited")]
+    assert [(fact.command, fact.exit_status) for fact in found.commands] == [("make", 0)]
+    assert found.narratives == ()
+
+
+def test_what_earlier_versions_called_taken_back_is_read_as_later_words() -> None:
+    """B48: a rule that a stored text calls void is a rule again, with the later words behind it."""
+    old = f"{OPENING}\n\nTaken back by the user, no longer in force:\n- Never push to main. → you can push to main-backup [4.0]"
+    found = read_checkpoint(old, "0.0")
+
+    assert texts(found.constraints) == ["Never push to main."]
+    assert '- Never push to main. (later: "you can push to main-backup")' in written(found, recall=False)
 
 
 def test_an_earlier_summary_is_carried_on() -> None:
@@ -125,12 +165,14 @@ def test_lines_that_cannot_be_read_are_kept() -> None:
     odd = "\n".join((
         OPENING, "Todo list as last written:", "- not a todo", "Commands run, newest first:", "- not a command",
         "Files changed, newest first:", "- not a file", "Errors not seen to be settled, newest first:", "- broken",
-        "Decisions, newest first:", "stray", '- """never closed', "to the end",
+        "Results, the newest of each call first:", "- no call", "Decisions, newest first:", "stray", '- """never closed',
+        "to the end",
     ))  # fmt: skip
     found = read_checkpoint(odd, "0.0")
 
     told = found.narratives[0].text
-    assert all(words in told for words in ("- not a todo", "- not a command", "- not a file", "stray", "to the end"))
+    odd_words = ("- not a todo", "- not a command", "- not a file", "- no call", "stray", "to the end")
+    assert all(words in told for words in odd_words)
     assert found.errors == (ErrorFact("broken", "", "0.0"),)
     assert found.todos is None
 
@@ -151,7 +193,7 @@ def test_what_was_left_out_is_not_a_fact() -> None:
     """B43: the count of what did not fit is not read as something that was said."""
     many = tuple(Quote(f"{n}.0", f"Never touch file {n}.") for n in range(300))
     ledger = Ledger(first_request=LATEST, requests=(LATEST,), constraints=many)
-    text = render_checkpoint(ledger, budget_tokens=600, must_keep_tokens=400, rule="features", recall=False).text
+    text = render_checkpoint(ledger, TextRoom(600, 400), rule="features", recall=False).text
     assert "more" in text
 
     assert not any("more" in words for words in texts(read_checkpoint(text, "0.0").constraints))
@@ -166,3 +208,16 @@ def test_files_that_share_a_line_are_read_each() -> None:
         ("b.py", "edited", 1),
         ("a.py", "written", 1),
     ]
+
+
+def test_a_tool_of_another_name_is_not_read_as_words() -> None:
+    """B43: a checkpoint that names the recall tool by another name is read as one that names it by its usual one."""
+    ledger = Ledger(requests=(Quote("2.0", "The crane is on loan until May. " + "x[1] = {0x1, 0x2} << 3; " * 300),))
+    usual, other = (
+        render_checkpoint(ledger, TextRoom(500, 300), rule="features", recall=name).text
+        for name in (True, "infold_recall")
+    )
+    assert "with the infold_recall tool" in other
+    assert other.replace("infold_recall", "recall") == usual
+    assert "; infold_recall 2.0]" in other
+    assert read_checkpoint(other, "0.0") == read_checkpoint(usual, "0.0")

@@ -292,3 +292,9 @@ def test_a_session_read_back_shows_the_same(undone: int) -> None:
 def test_a_stub_is_known_when_it_is_repeated(part: Part, stub: str, repeats: bool) -> None:
     """B24: a stub's text in a reply is recognised, infold's own and a document's; what a tool returned is no reply."""
     assert repeats_stub(part, Rendering(stub=stub)) is repeats
+
+
+def test_stubs_name_the_tool_that_takes_handles() -> None:
+    """B43: where the recall tool has another name, stubs name it by that."""
+    stub = output_of(prune_part(ToolResultPart("1", "bash", LARGE), AT, Rendering(recall="infold_recall")))
+    assert stub.endswith("; infold_recall 3.0]")

@@ -15,6 +15,7 @@ from infold.core.entries import MessageEntry, decode_entry, encode_entry
 from infold.core.messages import (
     AssistantMessage,
     MessageId,
+    SystemMessage,
     TextPart,
     ToolCallPart,
     ToolMessage,
@@ -221,6 +222,19 @@ def test_a_reply_that_begins_with_a_mark_is_a_summary(mark: str, shown: str) -> 
 
 
 @pytest.mark.parametrize("mark", MARKS.values())
+def test_a_system_message_that_begins_with_a_mark_is_a_summary(mark: str) -> None:
+    """B26: a program wrote it, since a person has no system messages; one that has the mark in its midst is none."""
+    summary, prompt = (
+        SystemMessage(MessageId("s"), (TextPart(text),)) for text in (f"{mark}\nSo it went.", f"Begin with {mark}.")
+    )
+    marked, other = mark_foreign((summary, prompt), EVERY)
+
+    assert marked == replace(summary, foreign_summary=True)
+    assert other is prompt
+    assert decode_entry(encode_entry(MessageEntry(marked))) == MessageEntry(marked)
+
+
+@pytest.mark.parametrize("mark", MARKS.values())
 def test_what_only_speaks_of_a_mark_is_none(mark: str) -> None:
     """B26: a person's words, a reply with the marker in its midst, one that calls a tool: none of these is a summary."""
     messages = (
@@ -245,9 +259,10 @@ def test_a_result_that_is_a_stub_was_cleared(stub: str) -> None:
     assert [part.cleared for part in message.parts if isinstance(part, ToolResultPart)] == [True, True, False]
 
 
-def test_pruning_stops_at_a_foreign_summary() -> None:
+@pytest.mark.parametrize("role", ["assistant", "system", "developer"])
+def test_pruning_stops_at_a_foreign_summary(role: str) -> None:
     """S2.3, S1.6: under the preset that writes the marker, nothing behind it is pruned; the request is the one that came."""
-    summary = {"role": "assistant", "content": "[Conversation Summary]\nThree files were read."}
+    summary = {"role": role, "content": "[Conversation Summary]\nThree files were read."}
     history = talk([summary])
     fitted = fit(history, window=2_000_000, policy="proactive")
 
@@ -369,12 +384,13 @@ def test_a_foreign_summary_is_folded_like_what_was_said(name: str) -> None:
     assert [str(item["content"]).startswith(MARKS[name]) for item in fitted.messages].count(True) <= 1
 
 
+@pytest.mark.parametrize("role", ["assistant", "system"])
 @pytest.mark.parametrize("mark", MARKS.values())
-def test_a_recorded_summary_is_a_compaction(mark: str) -> None:
+def test_a_recorded_summary_is_a_compaction(mark: str, role: str) -> None:
     """B26: a record's marked summary is a compaction that happened, and OpenCode is told of it as one."""
     messages = [
         {"role": "user", "content": "Go."},
-        {"role": "assistant", "content": f"{mark} The keel is laid."},
+        {"role": role, "content": f"{mark} The keel is laid."},
         {"role": "user", "content": "On."},
     ]
     session = import_session(RecordedSession("s", tuple(_core(messages))))
@@ -414,5 +430,6 @@ def test_a_transcript_is_read_with_its_marks() -> None:
 
 def _core(items: list[Item]) -> Any:
     for n, item in enumerate(items):
-        kind = UserMessage if item["role"] == "user" else AssistantMessage
-        yield kind(MessageId(f"m{n}"), (TextPart(item["content"]),))
+        yield {"user": UserMessage, "assistant": AssistantMessage, "system": SystemMessage}[item["role"]](
+            MessageId(f"m{n}"), (TextPart(item["content"]),)
+        )

@@ -270,19 +270,31 @@ def test_text_is_an_easy_message() -> None:
     assert encode_new(UserMessage(HERE, ())) == []
 
 
-def test_a_reply_is_reasoning_then_text_then_calls() -> None:
-    """The provider's own reasoning goes first, as it came; another provider's stays away."""
+def test_a_reply_is_reasoning_text_and_calls() -> None:
+    """The provider's own reasoning stays as it came; another provider's stays away."""
     reasoning = {"type": "reasoning", "id": "rs_1", "summary": []}
     parts = (
-        TextPart("t"),
-        ToolCallPart("a", "f", "{}"),
         ReasoningPart("", json_text(reasoning)),
         ReasoningPart("x", json_text("sig")),
+        TextPart("t"),
+        ToolCallPart("a", "f", "{}"),
     )
     assert encode_new(AssistantMessage(HERE, parts)) == [
         reasoning,
         {"role": "assistant", "content": "t"},
         {"type": "function_call", "call_id": "a", "name": "f", "arguments": "{}"},
+    ]
+
+
+def test_joined_replies_keep_their_order() -> None:
+    """Reasoning stands right before what it led to, also where two replies are one message."""
+    thoughts = [{"type": "reasoning", "id": f"rs_{number}", "summary": []} for number in (1, 2)]
+    one, other = (ReasoningPart("", json_text(thought)) for thought in thoughts)
+    items = encode_new(AssistantMessage(HERE, (one, TextPart("a"), TextPart("b"), other, ToolCallPart("c", "f", "{}"))))
+
+    assert [item.get("id") or item.get("content") or item.get("call_id") for item in items] == [
+        *("rs_1", "a\nb"),
+        *("rs_2", "c"),
     ]
 
 

@@ -38,6 +38,7 @@ from infold.formats.requests import (
     summary_body,
     unstreamed_path,
     with_items,
+    with_output,
     without_bound_thinking,
 )
 from infold.testing.builders import numbered, replies, user
@@ -157,7 +158,74 @@ def test_a_beta_enlarges_the_window(
     assert requested_window(wire, body, headers) == window
 
 
-@pytest.mark.parametrize("garbage", [None, -5, "many", 2.5, [], {"a": 1}])
+CLAUDES = "additionalModelRequestFields"
+
+
+@pytest.mark.parametrize(
+    ("wire", "fields", "lowered"),
+    [
+        (OPENAI_CHAT, {"max_tokens": 32_000}, {"max_tokens": 9_000}),
+        (OPENAI_CHAT, {"max_completion_tokens": 32_000}, {"max_completion_tokens": 9_000}),
+        (
+            OPENAI_CHAT,
+            {"max_tokens": 500, "max_completion_tokens": 32_000},
+            {"max_tokens": 500, "max_completion_tokens": 9_000},
+        ),
+        (OPENAI_CHAT, {"max_new_tokens": 32_000}, {"max_new_tokens": 9_000}),
+        (OPENAI_CHAT, {"num_predict": 32_000}, {"num_predict": 9_000}),
+        (OPENAI_CHAT, {"n_predict": 32_000}, {"n_predict": 9_000}),
+        (OPENAI_CHAT, {"options": {"num_predict": 32_000, "seed": 1}}, {"options": {"num_predict": 9_000, "seed": 1}}),
+        (OPENAI_RESPONSES, {"max_output_tokens": 32_000}, {"max_output_tokens": 9_000}),
+        (ANTHROPIC_MESSAGES, {"max_tokens": 32_000}, {"max_tokens": 9_000}),
+        (GEMINI, {"generationConfig": {"maxOutputTokens": 32_000}}, {"generationConfig": {"maxOutputTokens": 9_000}}),
+        (
+            GEMINI,
+            {"generationConfig": {"max_output_tokens": 32_000}},
+            {"generationConfig": {"max_output_tokens": 9_000}},
+        ),
+        (
+            GEMINI,
+            {"generation_config": {"max_output_tokens": 32_000}},
+            {"generation_config": {"max_output_tokens": 9_000}},
+        ),
+        (
+            CONVERSE,
+            {"inferenceConfig": {"maxTokens": 32_000, "topP": 1}},
+            {"inferenceConfig": {"maxTokens": 9_000, "topP": 1}},
+        ),
+        (CONVERSE, {CLAUDES: {"max_tokens": 32_000}}, {CLAUDES: {"max_tokens": 9_000}}),
+    ],
+)
+def test_output_is_lowered_in_every_spelling(wire: WireFormat, fields: dict[str, Any], lowered: dict[str, Any]) -> None:
+    """B8: what a request asks for in reply is read and lowered where its provider or server has it, and nothing else changes."""
+    body = {"model": "m", wire.items_field: [], "a_field_of_next_year": 1, **fields}
+
+    assert asked(wire, **body).output_tokens == 32_000
+    assert with_output(body, 9_000) == {**body, **lowered}
+    assert with_output(body, 32_000) == body
+
+
+@pytest.mark.parametrize(
+    ("wire", "fields"),
+    [
+        (ANTHROPIC_MESSAGES, {"thinking": {"type": "enabled", "budget_tokens": 8_000}}),
+        (CONVERSE, {CLAUDES: {"thinking": {"type": "enabled", "budget_tokens": 8_000}}}),
+        (CONVERSE, {CLAUDES: {"reasoning_config": {"type": "enabled", "budget_tokens": 8_000}}}),
+        (GEMINI, {"generationConfig": {"thinkingConfig": {"thinkingBudget": 8_000}}}),
+        (GEMINI, {"generation_config": {"thinking_config": {"thinking_budget": 8_000}}}),
+        (OPENAI_CHAT, {"reasoning": {"max_tokens": 8_000}}),
+        (OPENAI_CHAT, {"thinking_budget": 8_000}),
+    ],
+)
+def test_a_budget_for_thinking_is_read(wire: WireFormat, fields: dict[str, Any]) -> None:
+    """B8: how much of the reply may be thinking is read where each provider has it; a dynamic budget is none."""
+    body: dict[str, Any] = {"model": "m", wire.items_field: [], **fields}
+
+    assert asked(wire, **body).thinking_tokens == 8_000
+    assert asked(GEMINI, contents=[], generationConfig={"thinkingConfig": {"thinkingBudget": -1}}).thinking_tokens == 0
+
+
+@pytest.mark.parametrize("garbage", [None, -5, True, "many", 2.5, [], {"a": 1}])
 def test_a_strange_size_is_no_size(garbage: object) -> None:
     """An answer's size that is no positive number is left to the provider to refuse."""
     assert asked(OPENAI_CHAT, messages=[], max_tokens=garbage).output_tokens == 0
@@ -424,7 +492,7 @@ def test_without_tools_there_is_nothing_to_forbid() -> None:
         (
             OPENAI_CHAT,
             {"choices": [{"message": {"role": "assistant", "content": "Notes."}, "finish_reason": "stop"}]},
-            Answer("Notes."),
+            Answer("Notes.", "stop"),
         ),
         (
             OPENAI_CHAT,
@@ -451,7 +519,7 @@ def test_without_tools_there_is_nothing_to_forbid() -> None:
                     {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Notes."}]}
                 ],
             },
-            Answer("Notes."),
+            Answer("Notes.", "stop"),
         ),
         (OPENAI_CHAT, {"choices": []}, Answer("", "other")),
         (OPENAI_CHAT, {}, Answer("", "other")),

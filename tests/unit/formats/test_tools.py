@@ -18,6 +18,7 @@ from infold.errors import BrokenInput, UnknownFormat
 from infold.formats.registry import FORMATS
 from infold.formats.tools import (
     RECALL_DESCRIPTION,
+    free_recall_name,
     offers_recall,
     recall_query,
     recall_tool,
@@ -350,3 +351,15 @@ def test_a_call_that_asks_nothing_is_told_how(arguments: str | dict[str, object]
     with pytest.raises(BrokenInput, match=re.escape('{"query": "words')) as told:
         recall_query(arguments)
     assert json.loads(str(told.value)[str(told.value).index('{"query": "words') :])
+
+
+def test_the_recall_tool_has_a_name_that_is_free() -> None:
+    """B43: recall is called otherwise where its name is taken, in its description too, and is known by that name."""
+    name = free_recall_name("recall", {"recall", "infold_recall"})
+    assert name == "infold__recall"
+    assert free_recall_name("recall", ()) == "recall"
+    assert is_recall(name)
+    tool = recall_tool("openai-chat", name)["function"]
+    assert tool["name"] == name
+    assert "; infold__recall 42.1]" in tool["description"]
+    assert " recall" not in tool["description"]

@@ -13,6 +13,8 @@ from infold.gateway.actions import SessionActions
 from infold.gateway.event_hub import EventHub
 from infold.gateway.tenants import TenantSessions
 from infold.ports import SessionKey
+from infold.session.compaction import Preview
+from infold.session.session import Session
 from infold.settings import read_settings
 from infold.stores.memory import MemoryStore
 from infold.testing.script import Say
@@ -267,6 +269,43 @@ def test_how_much_of_a_window_is_filled_follows_the_settings() -> None:
     assert usable(8_000) == 6_800
     assert usable(1_000_000, INFOLD_WORKING_WINDOW="100k") == 85_000
     assert usable(8_000, INFOLD_COMPACTION_RESERVED="9000") == 8_000
+
+
+LARGE_MODEL = "claude-sonnet-5-5"
+
+
+def steps_of_a_tool(store: MemoryStore, model: str = LARGE_MODEL) -> Session:
+    """A session of 60 tool calls with a model of a large window, recorded without a gateway; 24,000 tokens."""
+    session = Session(store, "big", model=model, format="openai-chat")
+    new: list[Item] = [{"role": "user", "content": "Port it. Never touch vendor/."}]
+    for number in range(60):
+        session.prepare_new(new)
+        call = {"id": f"c{number}", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
+        reply = {"role": "assistant", "content": f"step {number}", "tool_calls": [call]}
+        session.record({"choices": [{"message": reply, "finish_reason": "tool_calls"}]})
+        new = [{"role": "tool", "tool_call_id": f"c{number}", "content": f"line {number}\n" * 300}]
+    return session
+
+
+@pytest.mark.parametrize("model", [LARGE_MODEL, "gpt-5"])
+def test_a_stored_session_keeps_its_window(model: str) -> None:
+    """B20: the limit and a compaction are those of the recorded model, whatever window this process states for requests."""
+    key = SessionKey("", SessionId("big"))
+
+    def seen(stated: str) -> tuple[int | None, int, Preview]:
+        acts = SessionActions(
+            TenantSessions(store, settings(**({"INFOLD_WINDOW": stated} if stated else {})), EventHub())
+        )
+        window = acts.window_of(key)
+        return window, acts.usable_tokens(model, window or 0), asyncio.run(acts.preview(key, None))
+
+    store = MemoryStore()
+    session = steps_of_a_tool(store, model)
+    own = seen("")
+
+    assert own[:2] == (session.window_tokens, session.limit_tokens)
+    assert own[2].tokens_after > 5_000
+    assert seen("8192") == own
 
 
 def test_prices_are_those_of_the_catalogue_if_it_has_them() -> None:

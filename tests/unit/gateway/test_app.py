@@ -11,6 +11,7 @@ from starlette.routing import Route
 
 from infold.core.events import FailedOpen
 from infold.errors import StoreBroken
+from infold.gateway.event_hub import ServedRequest
 from infold.stores.memory import MemoryStore
 from infold.testing.scripted_server import ScriptedServer
 
@@ -87,9 +88,9 @@ def test_the_gateways_own_paths_are_never_relayed(path: str) -> None:
 
 def test_all_is_behind_the_token() -> None:
     """Pages, metrics and what is relayed; the health checks alone are open."""
-    token = "a-token-that-nobody-guesses"
+    token, page_token = "a-token-that-nobody-guesses", "another-that-nobody-guesses"
     with ScriptedServer() as upstream:
-        stage = Stage(upstream.url, token=token, pages=[Route("/page", page)])
+        stage = Stage(upstream.url, token=token, page_token=page_token, pages=[Route("/page", page)])
         without = {path: got(stage, path).status_code for path in ("/page", "/metrics", "/v1/models", "/healthz")}
         known = got(stage, f"/t/{token}/v1/models")
 
@@ -97,6 +98,16 @@ def test_all_is_behind_the_token() -> None:
         assert known.status_code == 200
         assert [request.path for request in upstream.lookups] == ["/v1/models"]
         assert token not in str((upstream.requests, upstream.lookups))
+
+
+def test_a_path_with_a_token_is_not_reported() -> None:
+    """B23: a request that is refused for its path is reported without it."""
+    token, served = "a-token-that-nobody-guesses", list[ServedRequest]()
+    stage = Stage("http://127.0.0.1:9", token=token)
+    stage.hub.subscribe_requests(served.append)
+    answer = got(stage, f"/v1/{token}/x", **{"x-infold-token": token})
+
+    assert (answer.status_code, served[0].path, served[0].note) == (400, "/…", "refused")
 
 
 def test_pages_have_a_policy() -> None:

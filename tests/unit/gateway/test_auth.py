@@ -14,9 +14,9 @@ from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
 from infold.errors import UsageError
-from infold.gateway.auth import COOKIE, TOKEN_HEADER, Auth, check_address
+from infold.gateway.auth import COOKIE, TOKEN_HEADER, Auth, GatewayTokens, check_address
 
-TOKEN = "a-token-that-nobody-guesses"
+TOKEN, PAGE_TOKEN = "a-token-that-nobody-guesses", "a-page-token-that-nobody-guesses"
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 HTML = {"accept": "text/html,*/*;q=0.8"}
 POLICY = "default-src 'none'; frame-ancestors 'none'"
@@ -28,7 +28,7 @@ async def echo(request: Request) -> Response:
 
 
 def guarded(token: str = TOKEN, allowed_hosts: tuple[str, ...] = ()) -> Starlette:
-    """A page at `/page`, an open path, and everything else as a client's."""
+    """A page at `/page`, an open path, and everything else as a client's; the page has a token if clients have one."""
     page = Route("/page", echo, methods=["GET", "POST"])
 
     async def everything(scope: Scope, receive: Receive, send: Send) -> None:
@@ -36,7 +36,12 @@ def guarded(token: str = TOKEN, allowed_hosts: tuple[str, ...] = ()) -> Starlett
         await response(scope, receive, send)
 
     guard = Middleware(
-        Auth, relay=everything, token=token, content_policy=POLICY, pages=[page], allowed_hosts=allowed_hosts
+        Auth,
+        relay=everything,
+        tokens=GatewayTokens(token, PAGE_TOKEN) if token else GatewayTokens(),
+        content_policy=POLICY,
+        pages=[page],
+        allowed_hosts=allowed_hosts,
     )
     return Starlette(routes=[page, Route("/healthz", echo)], middleware=[guard])
 
@@ -124,7 +129,7 @@ def test_a_page_answers_to_this_machines_names_alone() -> None:
     assert asked("/page", {"host": "["}, token="").status_code == 403
     assert asked("/page", {"host": ""}, token="").status_code == 403
     assert asked("/page", host="evil.test:8377").status_code == 401
-    assert asked("/page", {TOKEN_HEADER: TOKEN}, host="gateway.test").status_code == 200
+    assert asked("/page", {TOKEN_HEADER: PAGE_TOKEN}, host="gateway.test").status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -140,7 +145,7 @@ def test_a_page_answers_to_this_machines_names_alone() -> None:
 )
 def test_another_sites_form_is_refused(headers: dict[str, str]) -> None:
     """What changes anything is asked for from the pages, whatever cookie the browser adds."""
-    assert asked("/page", {**headers, "cookie": f"{COOKIE}={TOKEN}"}, method="POST").status_code == 403
+    assert asked("/page", {**headers, "cookie": f"{COOKIE}={PAGE_TOKEN}"}, method="POST").status_code == 403
     assert asked("/page", headers, method="POST", token="").status_code == 403
 
 
@@ -156,7 +161,7 @@ def test_a_pages_own_form_is_served(headers: dict[str, str]) -> None:
 @pytest.mark.parametrize("path", ["/sessions/a/nothing", "/static/none.css"])
 def test_what_is_no_page_among_pages_is_not_sent_on(path: str) -> None:
     """A mistyped address of the page's own is not found, instead of being a provider's to answer."""
-    assert asked(path, {TOKEN_HEADER: TOKEN}).status_code == 404
+    assert asked(path, {TOKEN_HEADER: PAGE_TOKEN}).status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -228,7 +233,7 @@ def test_a_long_cookie_costs_little() -> None:
 )
 def test_pages_say_what_a_browser_may_do(path: str, *, is_page: bool) -> None:
     """The policy is on every page, also on a refusal, and on nothing that is relayed."""
-    for headers in ({}, {TOKEN_HEADER: TOKEN}):
+    for headers in ({}, {TOKEN_HEADER: TOKEN}, {TOKEN_HEADER: PAGE_TOKEN}):
         answer = asked(path, headers)
 
         assert (answer.headers.get("content-security-policy") == POLICY) is is_page
@@ -241,7 +246,7 @@ def test_a_person_logs_in() -> None:
     """The token opens the pages by a cookie that scripts and other sites never see."""
     asking = asked("/page")
     wrong = asked("/login", FORM, method="POST", content=b"token=wrong")
-    right = asked("/login", FORM, method="POST", content=f"token={TOKEN}".encode())
+    right = asked("/login", FORM, method="POST", content=f"token={PAGE_TOKEN}".encode())
     cookie = right.headers["set-cookie"]
 
     assert (asking.status_code, "<form" in asking.text) == (401, True)
@@ -267,7 +272,7 @@ def test_a_wrong_token_is_said_and_what_was_asked_for_is_kept() -> None:
     """The form leads to the page that was wanted, also after a slip."""
     asking = asked("/page?before=3&q=%22x%22")
     wrong = asked("/login", FORM, method="POST", content=b"token=wrong&next=%2Fpage%3Fbefore%3D3")
-    right = asked("/login", FORM, method="POST", content=f"token={TOKEN}&next=%2Fpage%3Fbefore%3D3".encode())
+    right = asked("/login", FORM, method="POST", content=f"token={PAGE_TOKEN}&next=%2Fpage%3Fbefore%3D3".encode())
 
     assert 'name="next" value="/page?before=3&amp;q=%22x%22"' in asking.text
     assert "That is not the token" not in asking.text
@@ -281,27 +286,27 @@ def test_a_wrong_token_is_said_and_what_was_asked_for_is_kept() -> None:
 )
 def test_logging_in_leads_to_no_other_site(elsewhere: str) -> None:
     """What is no path of the gateway's own pages is the list of sessions instead."""
-    content = urlencode({"token": TOKEN, "next": elsewhere}).encode()
+    content = urlencode({"token": PAGE_TOKEN, "next": elsewhere}).encode()
 
     assert asked("/login", FORM, method="POST", content=content).headers["location"] == "/"
 
 
 def test_a_page_opened_by_a_path_with_the_token_is_entered() -> None:
     """A browser is sent on with the cookie, so that style and scripts come too; a program, and what is relayed, are served."""
-    entered = asked(f"/t/{TOKEN}/page?before=3", HTML)
+    entered = asked(f"/t/{PAGE_TOKEN}/page?before=3", HTML)
 
     assert (entered.status_code, entered.headers["location"]) == (303, "/page?before=3")
-    assert entered.headers["set-cookie"].startswith(f"{COOKIE}={TOKEN};")
-    assert asked(f"/t/{TOKEN}/page").status_code == 200
+    assert entered.headers["set-cookie"].startswith(f"{COOKIE}={PAGE_TOKEN};")
+    assert asked(f"/t/{PAGE_TOKEN}/page").status_code == 200
     assert asked(f"/t/{TOKEN}/v1/x", HTML).status_code == 200
-    assert asked("/t/wrong/page", {**HTML, TOKEN_HEADER: TOKEN}).status_code == 200
+    assert asked("/t/wrong/page", {**HTML, TOKEN_HEADER: PAGE_TOKEN}).status_code == 200
     assert asked("/t/wrong/page", HTML).status_code == 401
-    assert asked(f"/t/{TOKEN}/page", HTML, token="").status_code == 200
+    assert asked(f"/t/{PAGE_TOKEN}/page", HTML, token="").status_code == 200
 
 
 def test_logging_in_is_bounded_and_of_the_page() -> None:
     """Nobody without a token can send much, and another site's form is shown the page instead."""
-    foreign = asked("/login", {"origin": "http://evil.test"}, method="POST", content=f"token={TOKEN}".encode())
+    foreign = asked("/login", {"origin": "http://evil.test"}, method="POST", content=f"token={PAGE_TOKEN}".encode())
 
     assert asked("/login", method="POST", content=bytes(5_000)).status_code == 413
     assert asked("/login", method="POST", content=b"token=%ff%fe&token=").status_code == 401
@@ -335,8 +340,9 @@ def test_a_socket_is_closed(extensions: dict[str, object], told: list[object]) -
     ("host", "token"), [("127.0.0.1", ""), ("localhost", "short"), ("::1", ""), ("0.0.0.0", "0123456789abcdef")]
 )
 def test_a_safe_address_is_accepted(host: str, token: str) -> None:
-    """Loopback, or a token that nobody guesses."""
+    """Loopback, or tokens that nobody guesses; pages need not have one."""
     check_address(host, token)
+    check_address(host, token, token)
 
 
 @pytest.mark.parametrize(("host", "token"), [("0.0.0.0", ""), ("::", "short"), ("192.168.1.2", "123456789012345")])
@@ -344,10 +350,14 @@ def test_an_open_address_needs_a_token(host: str, token: str) -> None:
     """The error says what to set."""
     with pytest.raises(UsageError, match="can be reached by others; set INFOLD_TOKEN"):
         check_address(host, token)
+    with pytest.raises(UsageError, match="set INFOLD_PAGE_TOKEN" if token else "set INFOLD_TOKEN"):
+        check_address(host, TOKEN if token else "", token)
 
 
 @pytest.mark.parametrize("token", ["with/slash/with/slash", "with space with space", "schlüssel-schlüssel"])
 def test_a_token_can_stand_in_an_address(token: str) -> None:
     """One that could not is refused at the start, not at the first request."""
-    with pytest.raises(UsageError, match="letters, digits"):
+    with pytest.raises(UsageError, match="INFOLD_TOKEN may hold letters, digits"):
         check_address("127.0.0.1", token)
+    with pytest.raises(UsageError, match="INFOLD_PAGE_TOKEN may hold letters, digits"):
+        check_address("127.0.0.1", "", token)

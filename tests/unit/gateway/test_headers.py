@@ -1,5 +1,6 @@
 """Headers travel as they came, but for those that speak to a neighbour."""
 
+from infold.gateway.auth import GatewayTokens
 from infold.gateway.upstream import THE_CLIENTS, forwarded, returned, uncompressed_reply, without
 
 
@@ -78,3 +79,17 @@ def test_a_note_is_one_plain_line() -> None:
 def test_a_sessions_name_comes_back_as_it_was_sent() -> None:
     """A name in UTF-8 is given back so; what would end the header is not."""
     assert returned((), "managed", "Fähre ~1\n")[1] == (b"x-infold-session", "Fähre ~1?".encode())
+
+
+def test_a_header_with_a_token_goes_no_further() -> None:
+    """In whatever header and encoding; a short token counts as a word only, since it may be a part of any text."""
+    tokens = GatewayTokens("0123456789abcdef", "op")
+    given = (
+        (b"x-a", b"open options"),
+        (b"referer", b"http://g/t/op/"),
+        (b"x-b", b"%2530123456789abcdef"),
+        (b"x-c", b"1"),
+    )
+
+    assert forwarded(given, tokens) == (given[0], given[3])
+    assert forwarded(given, GatewayTokens()) == given

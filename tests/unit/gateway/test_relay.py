@@ -269,7 +269,7 @@ def test_a_broken_store_is_no_reason_to_outgrow_the_window(caplog: pytest.LogCap
 def test_a_window_that_cannot_hold_it_fails_open() -> None:
     """The provider decides; the header tells that infold could not make it fit."""
     with ScriptedServer() as upstream:
-        stage = Stage(upstream.url, window=300)
+        stage = Stage(upstream.url, window=1_900)
         [reply] = asked(stage, ("POST", CHAT, chat([{"role": "system", "content": "rule " * 2_000}, *turns(0)])))
 
     assert reply.status_code == 200

@@ -62,6 +62,14 @@ def test_a_session_is_kept_open() -> None:
     assert begin() == [True, False, True]
 
 
+def test_requests_may_have_a_window_of_their_own() -> None:
+    """The window of a model that answers every request counts for requests, not for the settings of stored sessions."""
+    sessions = TenantSessions(MemoryStore(), settings(), EventHub(), for_requests=settings(INFOLD_WINDOW="8192"))
+
+    assert sessions.begin("ada", exchange(*TURN), no_model).session.window_tokens == 8_192
+    assert sessions.settings_for("gpt-5").window is None
+
+
 def test_what_happens_is_told() -> None:
     """B22: a compaction reaches whoever listens to the gateway."""
 

@@ -152,3 +152,12 @@ def test_memory_needs_no_file() -> None:
     before = os.listdir()  # noqa: PTH208 - the names are all there is to compare
     assert secret_for("memory", {}) != secret_for("memory", {})
     assert os.listdir() == before  # noqa: PTH208
+
+
+def test_an_account_is_the_credential_whichever_tenant_it_belongs_to() -> None:
+    """B32: what a refusal shows is of a credential, so that one tenant for all callers does not mix accounts."""
+    fixed, one, two = Tenants(b"a secret", "all"), {"x-api-key": "one"}, {"x-api-key": "two", TENANT_HEADER: "x" * 20}
+
+    assert fixed.account_of(one, {}) == TENANTS.account_of(one, {}) == TENANTS.of(one, {})
+    assert len({fixed.account_of(one, {}), fixed.account_of(two, {}), fixed.account_of({}, {"key": "one"})}) == 3
+    assert fixed.account_of({}, {}) == ""

@@ -96,7 +96,7 @@ def test_a_summary_is_streamed_and_not_cached() -> None:
         request = server.requests[0]
 
     assert "".join(pieces) == "Notes on the parser."
-    assert (told.answer, told.model) == (Answer("Notes on the parser."), "claude-haiku-4-5")
+    assert (told.answer, told.model) == (Answer("Notes on the parser.", "stop"), "claude-haiku-4-5")
     assert told.usage is not None
     assert told.usage.prompt == request.tokens
     assert told.cost > 0

@@ -1,5 +1,7 @@
 """The small model that comes in a package."""
 
+from pathlib import Path
+
 import httpx2
 import pytest
 
@@ -30,3 +32,16 @@ def test_what_is_too_large_is_refused() -> None:
     body = {"messages": [{"role": "user", "content": "hello " * 600}], "max_tokens": 2}
     with EmbeddedModel(context_tokens=512) as model:
         assert httpx2.post(f"{model.url}/v1/chat/completions", json=body, timeout=60).status_code == 400
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="/proc is Linux's")
+def test_its_process_has_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """B41: programs of the same user, such as the agent's commands, can read the environment of its process."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-test")
+    with EmbeddedModel(context_tokens=512):
+        children = Path("/proc/self/task").glob("*/children")
+        pids = [pid for listed in children for pid in listed.read_text().split()]
+        environs = [Path(f"/proc/{pid}/environ").read_bytes() for pid in pids]
+
+    assert any(b"PATH=" in environ for environ in environs)
+    assert not any(b"sk-of-the-test" in environ for environ in environs)

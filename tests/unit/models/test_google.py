@@ -127,7 +127,7 @@ def test_a_summary_is_streamed() -> None:
 
     assert "".join(str(piece) for piece in pieces) == "Notes on the parser."
     assert isinstance(told, ModelAnswer)
-    assert (told.answer, told.model) == (Answer("Notes on the parser."), "gemini-2.5-flash")
+    assert (told.answer, told.model) == (Answer("Notes on the parser.", "stop"), "gemini-2.5-flash")
     assert told.cost > 0
     assert request.body["generationConfig"] == {"maxOutputTokens": 500}
 

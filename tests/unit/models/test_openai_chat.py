@@ -84,7 +84,7 @@ def test_a_summary_is_streamed() -> None:
         request = server.requests[0]
 
     assert pieces == ["Notes on the", " parser."]
-    assert (summary.answer, summary.model) == (Answer("Notes on the parser."), "gpt-4o-mini")
+    assert (summary.answer, summary.model) == (Answer("Notes on the parser.", "stop"), "gpt-4o-mini")
     assert summary.usage is not None
     assert summary.usage.prompt == request.tokens
     assert summary.cost > 0

@@ -81,7 +81,7 @@ def test_a_summary_is_told_as_it_is_written() -> None:
 
     assert told[0] == "Well"
     assert isinstance(told[-1], ModelAnswer)
-    assert told[-1].answer == Answer("Well")
+    assert told[-1].answer == Answer("Well", "stop")
     assert (told[-1].model, told[-1].usage) == ("gpt-4o-mini", Usage(7, 1))
     assert told[-1].cost > 0
 

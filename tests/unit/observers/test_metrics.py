@@ -83,6 +83,7 @@ def test_every_event_is_counted() -> None:
         ("cache_missed_cost_dollars_total", (("cause", "expired"),)): 0.05,
         ("not_managed_total", ()): 1,
         ("windows_found_total", ()): 1,
+        ("outputs_lowered_total", ()): 1,
         ("calls_repaired_total", ()): 1,
         ("summariser_pauses_total", ()): 1,
         ("summariser_pauses_ended_total", ()): 1,

@@ -411,6 +411,7 @@ def test_a_failure_is_logged_without_its_words(caplog: pytest.LogCaptureFixture)
     hooks.decide(OCCASION)
 
     loading, deciding = (record.getMessage() for record in caplog.records)
-    assert loading.startswith("the plugin int failed in loading with TypeError at ")
+    assert loading.startswith("the plugin int failed in loading with UsageError at ")
+    assert loading.endswith(": no function is marked as a hook; use @hook(name)")
     assert deciding.startswith(f"the plugin Raising failed in before_compaction with ValueError at {__file__}:")
     assert "secret" not in caplog.text

@@ -406,3 +406,13 @@ def test_the_better_session_is_the_one_that_loses_nothing() -> None:
     assert not half.is_better_than(whole)
     assert half.is_better_than(amended)
     assert not amended.is_better_than(half)
+
+
+def test_an_empty_reply_need_not_be_brought() -> None:
+    """B28: a client that leaves out a reply without content goes on with its session, also by a request without tools."""
+    log = heard([*turns(1), said("user", "And?")], {"role": "assistant", "content": ""}, tools=TOOLS)
+    items = [*turns(1), said("user", "And?"), said("user", "Are you there?")]
+    without_tools = match_history(read_history(asking(items, tools=None)), log)
+
+    assert match(items, log) == without_tools == Match(3)
+    assert match([*items[:3], said("assistant", ""), *items[3:]], log) == Match(4)

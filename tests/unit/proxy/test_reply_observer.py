@@ -145,14 +145,43 @@ def test_a_whole_reply_is_held_and_taken_in(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "body"),
     [
-        ("openai-chat", b'{"choices": []}'),
-        ("openai-responses", b'{"output": [], "status": "completed"}'),
-        ("anthropic-messages", b'{"content": [], "stop_reason": "end_turn"}'),
+        ("openai-chat", b'{"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 0}}'),
+        (
+            "openai-responses",
+            b'{"output": [], "status": "completed", "usage": {"input_tokens": 9, "output_tokens": 0}}',
+        ),
+        ("anthropic-messages", b'{"content": [], "stop_reason": "end_turn", "usage": {"input_tokens": 9}}'),
+        ("gemini", b'{"promptFeedback": {"blockReason": "OTHER"}, "usageMetadata": {"promptTokenCount": 9}}'),
     ],
 )
-def test_a_reply_that_says_nothing_adds_nothing(name: str, body: bytes) -> None:
-    """Models may answer with nothing; that is no failure of ours."""
-    made = managed(parsed(name, stream=False))
+def test_a_reply_that_says_nothing_is_recorded(name: str, body: bytes) -> None:
+    """B13: models may answer with nothing; what the request cost is known all the same."""
+    made = managed(unstreamed_gemini() if name == "gemini" else parsed(name, stream=False))
+    record(made, body)
+
+    assert replies(made) == [""]
+    assert made.usage is not None
+    assert made.usage.prompt == 9
+
+
+@each_format
+def test_a_stream_that_says_nothing_is_recorded(name: str) -> None:
+    """B13: a stream may report its end and its usage, and nothing else."""
+    made = managed(parsed(name))
+    observer = ReplyObserver(made.parsed, 200, STREAM)
+    for event in events(name, Say("")):
+        observer.observe(event)
+    made.record(observer)
+
+    assert replies(made) == [""]
+    assert made.usage is not None
+
+
+@pytest.mark.parametrize("body", [b"{}", b'{"error": {"message": "busy"}}', b'{"data": []}'])
+@each_format
+def test_what_is_no_reply_is_not_recorded(name: str, body: bytes) -> None:
+    """B13: some servers report failures with status 200; those are not empty replies."""
+    made = managed(unstreamed_gemini() if name == "gemini" else parsed(name, stream=False))
     record(made, body)
 
     assert replies(made) == []

@@ -194,7 +194,7 @@ def test_a_summary_is_told_with_its_cost() -> None:
     """B22: what was said, by whom, the usage and the price."""
     told = read_summary(ASKED, UpstreamReply(200, reply()))
 
-    assert told.answer == Answer("Notes.")
+    assert told.answer == Answer("Notes.", "stop")
     assert told.model == "gpt-4o"
     assert told.usage is not None
     assert told.usage.prompt == 1_000

@@ -244,44 +244,6 @@ def test_a_summary_is_written_ahead() -> None:
     assert len(provider.bodies) == 1
 
 
-def test_what_was_used_while_a_summary_was_written_is_sent() -> None:
-    """B39: through wrap and gateway, a name of the head that the client's agent used meanwhile is in the next checkpoint."""
-    events: list[Event] = []
-    written = Signal()
-
-    def hear(event: Event) -> None:
-        events.append(event)
-        if isinstance(event, PreparedAhead):
-            written.set()
-
-    provider, sent = Provider(), b""
-    pool = SessionPool(MemoryStore(), SessionSettings(window=WINDOW, background=True, on_event=hear))
-    items: list[Item] = [{"role": "user", "content": "Port the importer."}]
-    for number in range(60):
-        managed = pool.begin(request_of(items, model=MODEL), no_model if written.is_set() else provider)
-        sent = managed.content
-        if compactions(events):
-            break
-        is_begun = managed.session._background.is_busy
-        command = "ping $quay_port" if is_begun and written.wait(30) else "make part"
-        call = {
-            "id": f"c{number}",
-            "type": "function",
-            "function": {"name": "bash", "arguments": f'{{"c": "{command}"}}'},
-        }
-        record(managed, msgspec.json.encode(answer("", tokens=900, calls=(call,))))
-        fact = "the harbour listens on quay_port 47113" if number == 2 else "well"
-        crowd = [
-            f"crate_{place}_{number} is stowed" for place in range(80)
-        ]  # more names than a checkpoint has room for
-        output = "\n".join((*crowd[:40], fact, *crowd[40:]))
-        said = {"role": "assistant", "content": "", "tool_calls": [call]}
-        items += [said, {"role": "tool", "tool_call_id": f"c{number}", "content": output}]
-
-    assert [(event.ahead, event.used) for event in compactions(events)] == [(True, 1)]
-    assert b"- the harbour listens on quay_port 47113" in sent
-
-
 def test_outside_a_request_there_is_nobody_to_ask() -> None:
     """A session's own model is known only while one of its requests is under way."""
     request = own_request("[user] hi", Additions(), output_tokens=5)

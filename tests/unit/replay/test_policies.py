@@ -8,7 +8,7 @@ from infold.core.messages import Message, ToolResultPart, Usage, calls_of, resul
 from infold.core.policy import PRESETS
 from infold.errors import UnknownPreset
 from infold.replay.calls import find_calls
-from infold.replay.policies import POLICY_NAMES, PolicyRequest, ReplaySetup, check_policies, make_runner
+from infold.replay.policies import OTHER_MEMORIES, POLICY_NAMES, PolicyRequest, ReplaySetup, check_policies, make_runner
 from infold.testing.builders import numbered, replies, user
 from infold.transcripts.record import RecordedCompaction
 
@@ -35,7 +35,7 @@ def tokens(on: ReplaySetup, request: PolicyRequest) -> int:
 
 def test_every_preset_and_baseline_has_a_name() -> None:
     """The names are those of the presets, of doing nothing, of the record and of the simple rules."""
-    assert set(POLICY_NAMES) == {*PRESETS, "none", "as-recorded", "last-n", "mask-all", "mask-keep-10"}
+    assert set(POLICY_NAMES) == {*PRESETS, *OTHER_MEMORIES, "none", "as-recorded", "last-n", "mask-all", "mask-keep-10"}
     with pytest.raises(UnknownPreset, match="as-recorded"):
         check_policies(("infold", "wishful"))
 

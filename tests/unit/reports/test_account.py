@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from infold.catalogue import Prices
-from infold.core.entries import Checkpoint
+from infold.core.entries import Checkpoint, Handle, Pruning, Restoration
 from infold.core.ledger import Ledger, Quote
 from infold.core.messages import AssistantMessage, ModelRef, SessionId
 from infold.reports.account import KeptRule, Money, RecallUse, SessionAccount, session_account
@@ -16,7 +16,7 @@ PRICES = Prices(input=10.0, output=50.0, cache_read=1.0, cache_write=12.0)
 LONG = user("word " * 4_000)
 
 
-def account(*things: object, limit: int = 0, start: int = 0, summary_cost: float = 0.0) -> SessionAccount:
+def account(*things: object, limit: int = 0, start: int = 0) -> SessionAccount:
     """The account of the entries from a number on."""
     entries = entries_of(*things)  # type: ignore[arg-type]  # messages and entries
     return session_account(
@@ -24,7 +24,6 @@ def account(*things: object, limit: int = 0, start: int = 0, summary_cost: float
         entries[start:],
         limit_of=lambda _: limit,
         prices_of={"priced": PRICES}.get,
-        summary_cost=summary_cost,
     )
 
 
@@ -76,8 +75,8 @@ def test_recall_is_told_with_what_it_asked_for() -> None:
 
 def test_money_is_counted_at_the_least() -> None:
     """Tokens left out at the price of cached input; after a fold, what the cache did not have and was not new."""
-    things = (LONG, priced("a", 9_000, 8_000), user("b"), Checkpoint("x", first_kept=2), priced("c", 3_000, 1_000))
-    found = account(*things, summary_cost=0.5)
+    fold = Checkpoint("x", first_kept=2, cost=0.5)
+    found = account(LONG, priced("a", 9_000, 8_000), user("b"), fold, priced("c", 3_000, 1_000))
     new_tokens = 10
 
     assert found.money is not None
@@ -111,3 +110,24 @@ def test_a_part_of_a_session_says_so() -> None:
     assert [account(*things, start=start).is_partial for start in (0, 2)] == [False, True]
     assert account(*things, start=2).requests == 1
     assert account(user("a")).requests == 0
+
+
+def test_a_part_counts_its_own_changes_alone() -> None:
+    """Compactions, shortenings and the price of summaries are those between the requests shown; what was undone is left out."""
+    first, second = Checkpoint("x", first_kept=2, cost=0.5), Checkpoint("y", first_kept=5, cost=0.25)
+    things = (LONG, priced("a", 900), user("b"), first, priced("c", 900), user("d"), second, priced("e", 900))
+    undone = (LONG, replies("a"), user("b"), Checkpoint("x", first_kept=2), replies("c"), Restoration(3), replies("d"))
+
+    def counted(one: SessionAccount) -> tuple[int, int, float]:
+        return one.compactions, one.shortenings, one.money.summaries if one.money else 0.0
+
+    assert counted(account(*things)) == (2, 0, 0.75)
+    assert counted(account(*things, start=5)) == (1, 0, 0.25)
+    assert counted(account(*undone)) == (0, 0, 0.0)
+    assert counted(
+        account(user("a"), calls("read"), result(9_000), Pruning((Handle("2.0"),), 9_000), replies("b"))
+    ) == (
+        0,
+        1,
+        0.0,
+    )

@@ -22,8 +22,8 @@ from infold.core.gauge import PlanInputs
 from infold.core.load import load
 from infold.core.log import Log
 from infold.core.messages import Message, SessionId, Usage
-from infold.reports.stored_log import RENDERING, NumberedEntry, reply_in
-from infold.reports.timeline import HAS_DETAIL, Timeline, annotate, build_timeline
+from infold.reports.stored_log import NumberedEntry, reply_in
+from infold.reports.timeline import DEFAULT_RENDERING, HAS_DETAIL, Timeline, annotate, build_timeline
 from infold.testing.builders import calls, replies, requests_compaction, result, session, summary, user
 
 from .stored_sessions import OVERHEAD, earlier_of, entries_of, reported
@@ -189,7 +189,7 @@ def test_the_picture_is_of_the_views_that_were_decided_on(history: tuple[Message
     """Every point of a session that was compacted on its way is of the size that the core had sent."""
     entries: list[NumberedEntry] = []
     sizes: list[int] = []
-    log = Log(ID, RENDERING)
+    log = Log(ID, DEFAULT_RENDERING)
     for message in history:
         if reply_in(MessageEntry(message)) is not None:
             compaction = compact(log, inputs)
@@ -201,7 +201,7 @@ def test_the_picture_is_of_the_views_that_were_decided_on(history: tuple[Message
     found = drawn(entries)
 
     assert [point.tokens for point in found.points] == sizes
-    assert found.log.size == log.size == load(ID, reversed(entries), RENDERING).size
+    assert found.log.size == log.size == load(ID, reversed(entries), DEFAULT_RENDERING).size
 
 
 # Annotations.

@@ -1,6 +1,8 @@
 """What is of a wrong kind is told where it was given, with what to pass."""
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -88,6 +90,23 @@ def test_an_async_session_is_opened(store: FullStore) -> None:
     """Whoever makes one as a `Session` is made is told how."""
     with pytest.raises(UsageError, match=r"await AsyncSession\.open\(store, session_id, settings\)"):
         AsyncSession(store, "s", SETTINGS)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=r"await AsyncSession\.open"):
+        AsyncSession("memory", "s", window=8_000)  # type: ignore[arg-type]
+
+
+def test_a_missing_argument_is_named_with_an_example() -> None:
+    """The error is an InfoldError that shows the call, for both kinds of sessions, whatever else is given."""
+    unfinished: dict[str, Callable[[], object]] = {
+        r"^session_id must be given; write Session\(": partial(Session, "memory", window="8k"),
+        r"^store and session_id must be given; write Session\(": Session,  # type: ignore[dict-item]
+        r"^session_id must be given; write await AsyncSession\.open\(": partial(AsyncSession.open, "memory"),
+        r": await AsyncSession\.open\(store, ": partial(AsyncSession, "memory", "s", window=8_000),  # type: ignore[arg-type]
+        r"is opened: await AsyncSession\.open\(": AsyncSession,
+    }
+    for words, call in unfinished.items():
+        with pytest.raises(UsageError, match=words):
+            call()
+    assert Session(store="memory", session_id="s", window="8k").id == "s"
 
 
 def test_plugins_are_no_text() -> None:

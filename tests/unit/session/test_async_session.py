@@ -268,7 +268,7 @@ def test_a_smaller_request_that_nobody_received_is_made_again(store: FullStore) 
             loop.call_soon_threadsafe(recovering.cancel)
             return ready
 
-        session._session.recover = cancelled_at_the_end  # type: ignore[method-assign]
+        session._session.recover = cancelled_at_the_end  # type: ignore[method-assign,assignment]
         recovering = asyncio.ensure_future(session.recover(refused))
         with pytest.raises(asyncio.CancelledError):
             await recovering

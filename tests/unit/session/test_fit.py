@@ -159,7 +159,8 @@ def test_untouched_messages_are_the_very_objects(wire: WireFormat, turn: Callabl
     kept = [message for message in fitted if id(message) in given]
 
     assert [id(message) for message in kept] == [id(message) for message in messages[-len(kept) :]]
-    assert len(kept) >= len(fitted) - 1
+    assert kept == fitted[-len(kept) :]
+    assert len(kept) >= 6
 
 
 @each_shape
@@ -180,7 +181,9 @@ def test_other_guises_are_taken(guise: Callable[[Item], object]) -> None:
     fitted = fit(messages, window=WINDOW).messages
 
     assert problems(OPENAI_CHAT, fitted) == ()
-    assert [id(message) for message in fitted[1:]] == [id(message) for message in messages[-len(fitted) + 1 :]]
+    kept = [message for message in fitted if any(message is one for one in messages)]
+    assert len(kept) >= 6
+    assert [id(message) for message in fitted[-len(kept) :]] == [id(message) for message in messages[-len(kept) :]]
 
 
 def test_pruned_results_keep_their_pairs() -> None:
@@ -307,7 +310,7 @@ def test_what_cannot_fit_is_told_with_its_numbers() -> None:
         fit(history(), window=WINDOW, system="word " * 4_000)
     error = caught.value
 
-    assert error.floor_tokens > error.overhead_tokens >= 4_000
+    assert error.floor_tokens == error.overhead_tokens >= 4_000
     assert error.usable_tokens == WINDOW - 614
     assert f"{error.floor_tokens:,} tokens" in str(error)
 

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from tests.support.trajectory import trajectory
+
 from infold import fit
 from infold.core.budget import Window, budget_for
 from infold.core.compact import Simulation, advance
@@ -112,3 +114,15 @@ def test_histories_with_equal_hashes_are_told_apart() -> None:
     messages = shell(-2)
 
     assert all(sent is given for sent, given in zip(fit(messages, window=8_192).messages, messages, strict=True))
+
+
+def test_a_request_may_be_changed() -> None:
+    """What a caller changes in the items that infold wrote does not show in the next request."""
+    messages = trajectory(steps=60)
+    first, second = (fit(messages, window=30_000) for _ in range(2))
+    made = [item for item, source in zip(first.messages, first.sources, strict=True) if source is None]
+    assert len(made) > 5
+    for item in made:
+        item.clear()
+
+    assert fit(messages, window=30_000).messages == second.messages

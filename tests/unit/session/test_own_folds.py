@@ -1,12 +1,13 @@
 """A caller that stores what it was given brings infold's folds and stubs back; they are taken for what they are."""
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import pytest
 
-from infold import Session, SessionSettings, fit
+from infold import Session, SessionSettings, fit, preset
 from infold.core.checkpoint_text import OPENING
 from infold.core.entries import Amendment, Entry, Pruning
 from infold.core.events import Pruned
@@ -111,6 +112,31 @@ def test_fit_replaces_its_own_fold(name: str) -> None:
     assert LATER_RULE in sent
     assert "`make 0`" in sent
     assert "From an earlier summary" not in sent
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("recall", [False, True])
+def test_kept_steps_that_come_back_say_nothing_of_their_outcome(name: str, recall: bool) -> None:
+    """B43, B52: where nothing but a list is left, a stub settles no failure, is itself never made a stub, and each step
+    stands there once; a handle of the list it came from is left out."""
+    roomy = preset("infold").with_memory(0.3)
+    history, folds = [user(name, RULE)], 0
+    for n in range(40):
+        steps = FORMATS[name](n)
+        history += (
+            stored(json.loads(json.dumps(steps).replace("8: all went well", "Error: no tide"))) if n == 8 else steps
+        )
+        fitted = fit(history, window=WINDOW, format=name, policy=roomy, recall=recall)
+        folds += fitted.messages != history
+        history = stored(fitted.messages)
+        sent = json.dumps(history)
+        assert not re.findall(r"\[pruned[^\]]*\[pruned", sent)
+        assert all(sent.count(json.dumps({"command": f"make {m}"})[1:-1]) <= 1 for m in range(n))
+
+    assert folds >= 3
+    assert "- make 8: Error: no tide" in sent
+    assert "succeeded since" not in sent
+    assert "[pruned" in sent
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -263,3 +289,33 @@ def test_words_behind_a_fold_are_kept() -> None:
     assert text.count(CHECKPOINT_MARK) == 1
     assert RULE in text
     assert "the deadline is Friday" in text
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_list_may_give_way_to_the_request(name: str) -> None:
+    """B43: a caller that brought its own list after a fold, and then the request in its place, has every message once."""
+    store = MemoryStore()
+    session = Session(store, "s", SessionSettings(window=WINDOW, format=name))
+    history = [user(name, RULE)]
+    for n in range(30):
+        history += FORMATS[name](n)
+        ready = session.prepare(history)
+    assert session.log.checkpoint is not None
+
+    ready = session.prepare([*stored(ready.messages), *FORMATS[name](30)])
+
+    assert json.dumps(ready.messages).count(CHECKPOINT_MARK) == 1
+    assert session.log.folded + len(session.log.live) == len(history) + 2
+    assert not entries_of(session, store, Amendment)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_kept_steps_are_written_once(name: str) -> None:
+    """Until the next fold, requests have the same objects for the steps that a fold kept."""
+    session = Session(MemoryStore(), "s", SessionSettings(window=4 * WINDOW, format=name))
+    history = [user(name, RULE), *(item for n in range(90) for item in FORMATS[name](n))]
+    first, second = session.prepare(history), session.prepare([*history, *FORMATS[name](90)])
+    written = [item for item, source in zip(first.messages, first.sources, strict=True) if source is None][1:]
+
+    assert len(written) > 5
+    assert all(any(item is other for other in second.messages) for item in written)

@@ -23,7 +23,7 @@ Item = dict[str, Any]
 
 WINDOW, OUTPUT = 20_000, 3_000
 USABLE = WINDOW - OUTPUT
-UNPRICED = replace(INFOLD, priced=False)
+UNPRICED = replace(INFOLD, priced="never")
 LINE = "Anna 123 of Husum, 44 m, berth 3, leaves at 12:15\n"
 SUMMARY = (
     "The harbours read so far were counted one by one from their files; the next file is to be read, then the sum told."
@@ -250,12 +250,12 @@ def test_a_documents_preset_keeps_the_margin() -> None:
 
 
 def test_a_stated_window_leaves_room_for_the_reply_that_is_asked_for() -> None:
-    """B8: a window that settings state is held to less by a request that asks for a long reply, as a model's own window is."""
+    """B8: a window that settings state is held to less by a request that asks for a long reply, as a model's own is."""
     with open_store("memory") as store:
         session = Session(store, "s", settings(policy=replace(INFOLD, window_tokens=WINDOW)))
         session.prepare(history(1), output_tokens=8_000)
 
-        assert session.limit_tokens == WINDOW - 8_000
+        assert session.limit_tokens == WINDOW - 4_096
 
 
 UNREADABLE = {

@@ -300,9 +300,11 @@ def test_explain_tells_stubbed_instructions() -> None:
 
 def test_explain_tells_a_moment_that_did_not_fit() -> None:
     """B9: a request on the way that could not have fitted is told, once the history went on and fits again."""
+    large = [{"role": "user", "content": "Read this: " + "word " * 6_000}]
     with pytest.raises(WindowExceeded):
-        fit(history(6), window=WINDOW, policy="turn-window")
-    explained = fit(history(12), window=WINDOW, policy="turn-window").report.explain()
+        fit(large, window=WINDOW, policy="turn-window")
+    read = {"role": "assistant", "content": "Read."}
+    explained = fit([*large, read, *history(12)], window=WINDOW, policy="turn-window").report.explain()
 
     assert re.search(r"still [\d,]+ tokens for 4,096 usable", explained)
 

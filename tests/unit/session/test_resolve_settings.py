@@ -220,3 +220,13 @@ def test_what_is_no_json_is_refused(value: object) -> None:
     """The error names the argument, and says what to give."""
     with pytest.raises(UsageError, match="give text, dicts or SDK objects"):
         extra_text(value)
+
+
+@pytest.mark.parametrize(("policy", "context"), [("infold", ASSUMED_CONTEXT_TOKENS), ("turn-window", 64_000)])
+def test_an_unknown_model_has_the_window_that_a_document_counts_on(policy: str, context: int) -> None:
+    """S1.7, B11: the cautious default of an unknown model gives way to `turn-window`'s 64,000, and is still an assumption."""
+    found = resolve_settings("nobody-knows-it", None, policy)
+
+    assert (found.window.context_tokens, found.is_window_assumed) == (context, True)
+    assert found.known is not None
+    assert found.known.entry.context_tokens == context

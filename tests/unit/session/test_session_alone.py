@@ -73,8 +73,10 @@ def test_what_is_beside_the_messages_is_counted() -> None:
     ready = session.prepare([said(RULE)], system=system, tools=tools)
 
     assert ready.gauge.upper_tokens > DrivenSession().prepare([said(RULE)]).gauge.upper_tokens + 1_400
-    with pytest.raises(WindowExceeded):
-        session.prepare([said(RULE)], system=system, tools=tools, output_tokens=15_000)
+    assert (
+        session.prepare([said(RULE)], system=system, tools=tools, output_tokens=15_000).limit_tokens
+        < ready.limit_tokens
+    )
 
 
 def test_an_edited_tail_is_amended() -> None:
@@ -143,7 +145,7 @@ def test_a_reply_of_nothing_is_refused() -> None:
     session = DrivenSession()
     session.prepare([said(RULE)])
     with pytest.raises(UsageError, match="pass it as the provider gave it"):
-        session.record({"choices": []})
+        session.record({"output": "done"})
 
     assert len(session.kept) == 1
 
@@ -260,7 +262,7 @@ def test_a_person_compacts_up_to_a_message() -> None:
 
     assert session.log.checkpoint is not None
     assert session.log.checkpoint.first_kept == 9
-    assert ready.messages[1:] == messages[9:]
+    assert ready.messages[-len(messages[9:]) :] == messages[9:]
     with pytest.raises(UsageError, match="nothing can be folded before message 9"):
         session.compact(up_to=9)
 
@@ -313,6 +315,32 @@ def test_a_compaction_is_undone() -> None:
     assert session.events[-1] == Restored("s", number, before.gauge.count_tokens)
     with pytest.raises(UsageError, match="no compaction to undo"):
         session.undo()
+
+
+@pytest.mark.parametrize("system", [[], [{"role": "system", "content": "Be brief."}]])
+def test_an_undone_compaction_can_be_looked_at(system: list[dict[str, Any]]) -> None:
+    """B1, B20: after undo, `view` and `messages` show what was folded before the caller brings its list again."""
+    session = DrivenSession(window=64_000)
+    messages = [*system, *session.grow(8)]
+    before = session.prepare(messages).messages
+    session.compact()
+    session.undo()
+
+    assert session.view() == session.messages() == before
+    session.record(reply(99))
+    assert session.view()[: len(before)] == before
+    assert session.view(messages)[: len(before)] == before
+
+
+def test_a_reply_that_the_list_brought_leaves_a_view() -> None:
+    """B20: a reply recorded after the list brought it is not stored twice, and the session can be looked at."""
+    session = DrivenSession()
+    answer = {"role": "assistant", "content": "done"}
+    messages = [{"role": "system", "content": "Be brief."}, said(RULE), answer]
+    session.prepare(messages)
+    session.record({"choices": [{"message": answer, "finish_reason": "stop"}]})
+
+    assert session.view() == session.messages() == messages
 
 
 def test_a_pruning_is_undone_by_its_number() -> None:

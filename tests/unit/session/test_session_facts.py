@@ -58,7 +58,7 @@ def test_a_session_tells_of_itself() -> None:
     assert (session.id, session.window_tokens) == ("ferry-42", 8_000)
     assert len(session.messages()) == 82
     assert session.messages()[0] == said(RULE)
-    assert len(session.view()) < 40
+    assert len(session.view()) < 50
     assert 0 < session.tokens <= session.limit_tokens
     assert session.cost() == 0.0
     lines = session.explain().splitlines()
@@ -110,6 +110,16 @@ def test_a_request_explains_itself() -> None:
     assert fit([said(RULE)], window="8k").explain().startswith("infold: ")
     folded = next(one for one in [working(session).compact()])
     assert any(line.startswith("folded ") for line in folded.explain().splitlines())
+
+
+def test_a_request_says_what_was_changed_earlier() -> None:
+    """Where nothing was done for this request, what earlier ones folded is not called unchanged."""
+    session = Session("memory", "s", window=8_192)
+    working(session).compact()
+    later = session.prepare_new([said("And now?")])
+
+    assert later.report.events == ()
+    assert f"nothing more was changed; {session.log.folded} messages folded earlier" in later.explain()
 
 
 def test_an_assumed_window_names_the_model_that_was_meant() -> None:

@@ -252,6 +252,23 @@ def test_a_kept_tail_comes_after_the_summary() -> None:
     assert ids(filter_compacted(history)) == ["r", "s", "b", "c"]
 
 
+def test_an_older_summary_inside_a_kept_tail_is_left_out() -> None:
+    """S4.1: the newer summary stands for the older one, where OpenCode 1.18 sends the older pair again."""
+    first, second = (CompactionPart(name, auto=True, first_kept_id=MessageId("b")) for name in "pq")
+    history: list[Message] = [
+        user("a"),
+        user("b"),
+        user("r", first),
+        summary("s", "r"),
+        user("c"),
+        user("q", second),
+        summary("t", "q"),
+        user("d"),
+    ]
+
+    assert ids(filter_compacted(history)) == ["q", "t", "b", "c", "d"]
+
+
 def exported(role: str, name: str, *parts: dict[str, Any], **info: Any) -> dict[str, Any]:
     """Return a message as OpenCode exports it."""
     return {"info": {"id": name, "role": role, **info}, "parts": [*parts]}

@@ -138,6 +138,6 @@ def test_a_presets_own_values_are_told() -> None:
 
     assert preset_value("compaction.keep_turns", window) == StatedValue(6, "preset turn-window")
     assert preset_value("compaction.keep_turns", preset("infold")) == StatedValue(None, "preset infold")
-    assert preset_value("window", window) == StatedValue(64_000, "preset turn-window")
-    assert preset_value("window", preset("infold")) is None
+    assert preset_value("working_window", window) == StatedValue(64_000, "preset turn-window")
+    assert preset_value("window", window) is None
     assert preset_value("compaction.model", window) is None

@@ -37,7 +37,7 @@ def test_the_documents_names_are_aliases() -> None:
     assert {alias: key.name for alias, key in ALIASES.items()} == {
         "auto_compact": "compaction.auto",
         "enable_prune": "compaction.prune",
-        "CONTEXT_WINDOW_TOKENS": "window",
+        "CONTEXT_WINDOW_TOKENS": "working_window",
         "COMPACT_TRIGGER": "compaction.trigger",
         "COMPACT_TARGET": "compaction.target",
         "KEEP_LAST_TURNS": "compaction.keep_turns",

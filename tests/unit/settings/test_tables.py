@@ -142,7 +142,7 @@ def test_a_password_in_an_address_is_a_secret(project: Project) -> None:
     [
         ("auto_compact = false", "compaction.auto = true"),
         ("enable_prune = false", "compaction.prune = true"),
-        ("CONTEXT_WINDOW_TOKENS = 64_000", "window = 32_000"),
+        ("CONTEXT_WINDOW_TOKENS = 64_000", "working_window = 32_000"),
         ("COMPACT_TRIGGER = 0.75", "compaction.trigger = 48_000"),
         ("COMPACT_TARGET = 0.5", "compaction.target = 0.4"),
         ("KEEP_LAST_TURNS = 6", "compaction.keep_turns = 5"),

@@ -209,6 +209,19 @@ def test_a_named_window_wins_over_settings(project: Project) -> None:
     assert settings.for_session().window_tokens == 100_000
 
 
+@pytest.mark.parametrize("stated", ["settings", "option"])
+@pytest.mark.parametrize("window", [32_000, 200_000])
+def test_a_window_is_the_models_under_each_preset(project: Project, stated: str, window: int) -> None:
+    """S1.7, S8.1: a window in settings or options is the model's, as in Python; it does not move `turn-window`'s 64,000."""
+    settings = project.read(INFOLD_WINDOW=str(window)) if stated == "settings" else project.read()
+    terms = settings.for_session(preset="turn-window", window=window if stated == "option" else 0)
+    made = budget_for(Window(window), terms.policy)
+
+    assert terms.window_tokens == window
+    assert made == budget_for(Window(window), preset("turn-window"))
+    assert (made.trigger_tokens, made.limit_tokens) == (48_000, window)
+
+
 def test_another_programs_words_are_not_judged(project: Project) -> None:
     """S8.1, S8.2: a variable that does not count may hold anything."""
     stray = {"OPENCODE_DISABLE_PRUNE": "perhaps", "COMPACT_TRIGGER": "later", "KEEP_LAST_TURNS": "few"}
@@ -229,7 +242,7 @@ def test_the_documents_variables_count_for_its_preset(project: Project) -> None:
     policy = settings.for_session(agent="turner").policy
     budget = budget_for(Window(200_000), policy)
 
-    assert (policy.window_tokens, policy.tail.turns, policy.attempts) == (32_000, 4, 5)
+    assert (policy.working_window_tokens, policy.tail.turns, policy.attempts) == (32_000, 4, 5)
     assert (budget.trigger_tokens, budget.target_tokens) == (25_600, 12_000)
     assert settings.for_session().policy == preset("infold")
     assert project.read(INFOLD_COMPACT_TRIGGER="0.8").for_session().policy.trigger == share(0.8)
@@ -266,7 +279,8 @@ def test_every_value_of_a_session_has_an_origin(project: Project) -> None:
         "compaction.preserve_recent_tokens": "preset infold",
         "compaction.attempts": "preset infold",
         "compaction.model": "INFOLD_COMPACTION_MODEL",
-        "compaction.price": "preset infold",
+        "compaction.priced": "preset infold",
+        "compaction.memory": "preset infold",
         "compaction.recovers": "default",
         "compaction.cache_seconds": "default",
         "compaction.background": "default",
@@ -275,6 +289,21 @@ def test_every_value_of_a_session_has_an_origin(project: Project) -> None:
         "permissions.ask": "default",
         "permissions.deny": "default",
     }
+
+
+@pytest.mark.parametrize(("written", "expected"), [('"lean"', 0.05), ('"15%"', 0.15), ("0.3", 0.3)])
+def test_memory_is_a_name_or_a_share(project: Project, written: str, expected: float) -> None:
+    """B54: how much a fold may leave, by name, in per cent or as a number."""
+    settings = project.user_says(f"compaction.memory = {written}\n").read()
+
+    assert settings.for_session().policy.summary.budget_tokens(1_000_000) == int(expected * 1_000_000)
+
+
+@pytest.mark.parametrize("written", ['"huge"', "0.9", '"20k"', "true", "[]"])
+def test_an_impossible_memory_is_refused(project: Project, written: str) -> None:
+    """B54: the error says what to give."""
+    with pytest.raises(SettingsError, match="give lean, balanced, rich"):
+        project.user_says(f"compaction.memory = {written}\n").read()
 
 
 def test_a_working_window_is_set_like_a_window(project: Project) -> None:

@@ -335,7 +335,7 @@ def test_migrations_are_recorded_once(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "a.db")) as connection:
         rows = connection.execute("SELECT number, name FROM migrations").fetchall()
 
-    assert rows == [(1, "sessions"), (2, "words"), (3, "indexed"), (4, "media"), (5, "index")]
+    assert rows == [(1, "sessions"), (2, "words"), (3, "indexed"), (4, "media"), (5, "index"), (6, "facts")]
 
 
 def test_damaged_page_is_told(tmp_path: Path) -> None:
@@ -556,6 +556,75 @@ def test_a_full_disk_can_be_read(small_disk: Path) -> None:
         assert len(list(store.newest_first(ONE))) == 4
 
 
+def remount(folder: Path, how: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,{how}", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o644], ids=oct)
+def test_a_read_only_file_system_can_be_read(small_disk: Path, mode: int) -> None:
+    """B13, B6: on a read-only file system a store is opened, listed, read and searched; an append is refused, with the reason."""
+    with SqliteStore(small_disk / "a.db") as store:
+        store.append(ONE, user_entries("nightingale", "blackbird"), expected=0)
+    (small_disk / "a.db").chmod(mode)
+    remount(small_disk, "ro")
+    with SqliteStore(small_disk / "a.db") as store:
+        assert len(list(store.newest_first(ONE))) == 2
+        assert [stored.entries for stored in store.sessions(ONE.tenant)] == [2]
+        assert [found.handle for found in store.search(ONE, "nightingale", most=5)] == ["0.0"]
+        assert store.read(ONE, "1.0").text == "blackbird"
+        with pytest.raises(StoreBroken, match=r"the file system is read-only .*copy the file"):
+            store.append(ONE, user_entries("x", prefix="x"), expected=2)
+        remount(small_disk, "rw")
+        assert store.append(ONE, user_entries("x", prefix="x"), expected=2) == 3
+
+
+def test_a_read_only_view_of_a_store_in_use(small_disk: Path, tmp_path: Path) -> None:
+    """B6: where another process writes to a file that is mounted read-only here, its newest entries are read too."""
+    (tmp_path / "view").mkdir()
+    with SqliteStore(small_disk / "a.db") as store:
+        store.append(ONE, user_entries("a", "b"), expected=0)
+        view = str(tmp_path / "view")
+        subprocess.run(["mount", "--bind", str(small_disk), view], check=True)
+        try:
+            subprocess.run(["mount", "-o", "remount,bind,ro", view], check=True)
+            code = f"from infold.stores.sqlite import SqliteStore; from infold.testing.store_contract import ONE; \
+                print(len(list(SqliteStore({view + '/a.db'!r}).newest_first(ONE))))"
+            read = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+        finally:
+            subprocess.run(["umount", "--lazy", view], check=True)
+
+    assert read.stdout.strip() == "2", read.stderr
+
+
+NO_FILES_LEFT = """
+import os, resource, sys
+from infold.stores.sqlite import SqliteStore
+from infold.errors import StoreBroken
+SqliteStore(sys.argv[1]).close()
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+held = []
+try:
+    while True:
+        held.append(os.open(os.devnull, os.O_RDONLY))
+except OSError:
+    pass
+for path in (sys.argv[1], sys.argv[1] + "2"):
+    try:
+        SqliteStore(path)
+    except StoreBroken as error:
+        print(error)
+"""
+
+
+def test_the_limit_of_open_files_is_named(tmp_path: Path) -> None:
+    """B13: where a process may open no more files, the error says so, for a store that exists and for a new one."""
+    command = [sys.executable, "-c", NO_FILES_LEFT, str(tmp_path / "a.db")]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+
+    assert ran.stdout.count("no more files can be opened") == 2
+    assert ran.stdout.count("ulimit -n") == 2
+
+
 def test_every_error_of_sqlite_is_told() -> None:
     """Each error name that SQLite has becomes a `StoreBroken` that ends with a remedy."""
     names = [name for name in vars(sqlite3) if name.startswith("SQLITE_") and name.isupper()]
@@ -582,7 +651,8 @@ def test_a_file_from_before_media_is_upgraded(tmp_path: Path) -> None:
         store.append(key, entries, expected=0)
     with closing(sqlite3.connect(path)) as connection:
         connection.executescript(
-            "DROP TABLE media; DROP TABLE index_pieces; ALTER TABLE sessions ADD COLUMN indexed INTEGER NOT NULL DEFAULT 0; "
+            "DROP TABLE facts; DROP TABLE media; DROP TABLE index_pieces; "
+            "ALTER TABLE sessions ADD COLUMN indexed INTEGER NOT NULL DEFAULT 0; "
             "CREATE TABLE words (a); DELETE FROM migrations WHERE number > 3"
         )
     with SqliteStore(path) as store:

@@ -2,12 +2,13 @@
 
 import gzip
 import io
+import sqlite3
 from pathlib import Path
 
 import pytest
 
 from infold.errors import BrokenInput
-from infold.transcripts.registry import read_bytes
+from infold.transcripts.registry import read_bytes, read_transcript
 from infold.transcripts.source import BOUNDS, Bounds, Source
 
 USER = b'{"type":"message","message":{"role":"user","content":"%s"}}\n'
@@ -97,6 +98,10 @@ def test_a_byte_order_mark_is_no_content(data: Path) -> None:
         (b"\x7fELF\0\0\0\1", "binary"),
         ("{}".encode("utf-16"), "binary"),
         (b"PK\x03\x04 and so on", "zip archive"),
+        (
+            b"SQLite format 3\0 and so on",
+            "SQLite database, not a transcript; .*infold sessions --store FILE.*infold export ID",
+        ),
         (b'{"info": {"id": "ses_1"}, "messages": [', "not a whole JSON document"),
     ],
 )
@@ -129,3 +134,18 @@ def test_a_compression_bomb_is_refused() -> None:
 
     with pytest.raises(BrokenInput, match="times its size"):
         read_bytes(bomb, name="bomb.gz", bounds=Bounds(ratio_free_bytes=100_000))
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_database_is_refused_with_the_way_out(tmp_path: Path, is_open: bool) -> None:
+    """B23: OpenCode keeps its sessions in a database, in use or not; the error names the command that exports one."""
+    path = tmp_path / "opencode.db"
+    connection = sqlite3.connect(path)
+    connection.execute("pragma journal_mode = wal")
+    connection.execute("create table session (id text)")
+    connection.commit()
+    if not is_open:
+        connection.close()
+    with pytest.raises(BrokenInput, match=r"opencode export SESSION > session\.json"):
+        read_transcript(path)
+    connection.close()

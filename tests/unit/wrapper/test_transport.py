@@ -215,14 +215,14 @@ def test_a_broken_store_costs_the_caller_nothing(writes: int) -> None:
 
 
 def test_what_cannot_fit_is_the_providers_to_refuse() -> None:
-    """B9: where nothing can be made to fit, the request goes out whole, and the caller sees the provider's own words."""
+    """B9, B58: where tools alone fill the window, the caller gets one clear error, and nothing is sent."""
     tools = [{"type": "function", "function": {"name": "t", "description": "lorem ipsum " * 5_000}}]
     with wired(in_turn(Say()), settings=SessionSettings(window=4_096), window=4_096) as wire:
         reply = wire.chat(said(), tools=tools)
 
     assert reply.status_code == 400
-    assert reply.json()["error"]["code"] == "context_length_exceeded"
-    assert "WindowExceeded" in str(wire.failures[0])
+    assert "system prompt and tools" in reply.json()["error"]["message"]
+    assert not wire.server.requests
 
 
 # Refusals.

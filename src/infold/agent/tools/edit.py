@@ -16,7 +16,7 @@ from infold.agent.tools.files import (
     path_action,
     read_text_file,
     replace_file,
-    resolve_path,
+    target_path,
 )
 from infold.agent.tools.read import split_lines
 from infold.agent.tools.tool import ActionRequest, Tool, ToolFailed, ToolOutput, Workspace
@@ -35,14 +35,14 @@ UNREADABLE = "\ufffd"
 _NUMBERED = re.compile(r"(?:[ \t]*\d+\t.*(?:\n|$))+")
 
 
-class EditArguments(Struct, frozen=True, forbid_unknown_fields=True):
+class EditArguments(Struct, frozen=True):
     path: str
     old: Annotated[str, Meta(description="Text to replace, exactly as in the file, without line numbers.")]
     new: str
     all: Annotated[bool, Meta(description="Replace every place, not the only one.")] = False
 
 
-class WriteArguments(Struct, frozen=True, forbid_unknown_fields=True):
+class WriteArguments(Struct, frozen=True):
     path: str
     content: str
 
@@ -52,7 +52,7 @@ def _write_action(arguments: WriteArguments, workspace: Workspace) -> ActionRequ
 
 
 def _write(arguments: WriteArguments, workspace: Workspace) -> ToolOutput:
-    path = resolve_path(arguments.path, workspace)
+    path = target_path(arguments.path, workspace)
     name = display_path(path, workspace)
     if path.is_dir():
         raise ToolFailed(f"{name} is a folder; give the path of a file in it")
@@ -69,7 +69,7 @@ def _edit_action(arguments: EditArguments, workspace: Workspace) -> ActionReques
 
 
 def _edit(arguments: EditArguments, workspace: Workspace) -> ToolOutput:
-    path = resolve_path(arguments.path, workspace)
+    path = target_path(arguments.path, workspace)
     name = display_path(path, workspace)
     if not arguments.old:
         raise ToolFailed("old is empty, so there is nothing to replace; give the text, or use write for a whole file")

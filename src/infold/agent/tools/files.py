@@ -4,9 +4,11 @@ Every link is followed before anything is decided, so a link in the project that
 a tool that would change it, a file that runs later: settings and hooks name programs that the next harmless command runs.
 """
 
+import json
 import os
 import stat
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from errno import EACCES, EBUSY, EINVAL
 from fnmatch import fnmatch
@@ -38,6 +40,11 @@ def resolve_path(path: str, workspace: Workspace) -> Path:
     return Path(os.path.realpath(place))
 
 
+def target_path(path: str, workspace: Workspace) -> Path:
+    """Return the path that a call was permitted, which is not resolved again; if nothing was decided, where the path leads."""
+    return resolve_path(path, workspace) if workspace.target is None else workspace.target
+
+
 def is_inside(path: Path, workspace: Workspace) -> bool:
     """Return whether a resolved path is the project's root or below it."""
     return path.is_relative_to(os.path.realpath(workspace.root))
@@ -47,6 +54,26 @@ def display_path(path: Path, workspace: Workspace) -> str:
     """Return a resolved path as it is shown: from the project's root, or in full if it is outside."""
     root = Path(os.path.realpath(workspace.root))
     return str(path.relative_to(root)) if path.is_relative_to(root) else str(path)
+
+
+def quote_name(name: str) -> str:
+    """Return a file's name for a model: as it is, or like a string of JSON if it would break its line or cannot be seen.
+
+    Anyone may have chosen the name, and a line break in it would begin another line of the output.
+    """
+    if all(character.isprintable() or _is_surrogate(character) for character in name):
+        return name
+    escaped = (c if c.isprintable() and c not in '"\\' else json.dumps(c)[1:-1] for c in name)
+    return f'"{"".join(escaped)}"'
+
+
+def _is_surrogate(character: str) -> bool:
+    return "\ud800" <= character <= "\udfff"
+
+
+def named_path(name: str, workspace: Workspace) -> Path:
+    """Return the resolved path that `display_path` shows so; links are not followed."""
+    return Path(os.path.realpath(workspace.root)) / name
 
 
 def path_action(tool: str, path: str, workspace: Workspace, *, changes: bool = False) -> ActionRequest:
@@ -59,7 +86,7 @@ def path_action(tool: str, path: str, workspace: Workspace, *, changes: bool = F
 
 def resolve_folder(path: str, workspace: Workspace) -> Path:
     """Return the folder at a path; raise `ToolFailed` if it does not exist or is a file."""
-    place = resolve_path(path, workspace)
+    place = target_path(path, workspace)
     if place.is_dir():
         return place
     if place.exists():
@@ -76,9 +103,11 @@ def missing_path(path: Path, workspace: Workspace) -> ToolFailed:
         names = sorted(place.name for place in parent.iterdir())[:MOST_NAMES]
     close = get_close_matches(wanted, names, n=3, cutoff=0.5)
     if close:
-        advice = "did you mean " + " or ".join(display_path(parent / name, workspace) for name in close) + "?"
+        advice = (
+            "did you mean " + " or ".join(quote_name(display_path(parent / name, workspace)) for name in close) + "?"
+        )
     else:
-        advice = f"use list on {display_path(parent, workspace)} to see what is there"
+        advice = f"use list on {quote_name(display_path(parent, workspace))} to see what is there"
     return ToolFailed(f"there is no {display_path(path, workspace)}; {advice}")
 
 
@@ -90,16 +119,72 @@ LARGEST_BYTES = 64 * 1024 * 1024
 SAMPLED_BYTES = 8_192
 """How far into a file a NUL byte, which no text has, is looked for."""
 
+FOLDER_FLAGS = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
+"""`O_PATH`, which Linux has, needs no right to list the folder."""
+
 ANY_WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
+@contextmanager
+def _open_folder(path: Path, *, make: bool = False) -> Iterator[int]:
+    """Open the folder at a resolved path, made if it does not exist and `make` is set; follow no link on the way.
+
+    Raise `ToolFailed` if a part of the path is a link, which it was not when it was resolved, else `OSError`.
+    """
+    descriptor = os.open(path.anchor, FOLDER_FLAGS)
+    try:
+        for place in (*reversed(path.parents), path)[1:]:
+            below = _open_below(descriptor, place, make=make)
+            os.close(descriptor)
+            descriptor = below
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _open_below(descriptor: int, place: Path, *, make: bool) -> int:
+    """Open a folder in an open one."""
+    try:
+        return os.open(place.name, FOLDER_FLAGS, dir_fd=descriptor)
+    except FileNotFoundError as error:
+        if not make:
+            raise OSError(error.errno, error.strerror, str(place)) from error
+        with suppress(FileExistsError):
+            os.mkdir(place.name, dir_fd=descriptor)
+        return _open_below(descriptor, place, make=False)
+    except OSError as error:
+        _refuse_link(os.lstat(place.name, dir_fd=descriptor), place)
+        raise OSError(error.errno, error.strerror, str(place)) from error
+
+
+def _refuse_link(found: os.stat_result, path: Path) -> None:
+    if stat.S_ISLNK(found.st_mode):
+        raise ToolFailed(f"{path} is a link now, which it was not before; look at it, then make the call again")
+
+
 def read_text_file(path: Path, workspace: Workspace) -> bytes:
-    """Return the bytes of a text file; raise `ToolFailed` if it is missing, a folder, a device, binary or huge."""
+    """Return the bytes of a text file; raise `ToolFailed` if it is missing, a folder, a device, binary or huge.
+
+    No link on the way is followed: the path is a resolved one.
+    """
     name = display_path(path, workspace)
     try:
-        found = path.stat()
+        with _open_folder(path.parent) as folder:
+            _refuse_unreadable(os.lstat(path.name or ".", dir_fd=folder), path, name)
+            descriptor = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     except FileNotFoundError:
         raise missing_path(path, workspace) from None
+    with os.fdopen(descriptor, "rb") as file:
+        content = file.read()
+    if b"\0" in content[:SAMPLED_BYTES]:
+        kind = guess_type(path.name)[0] or "of no known kind"
+        raise ToolFailed(f"{name} is a binary file ({kind}, {len(content):,} bytes), not text; look at it in the shell")
+    return content
+
+
+def _refuse_unreadable(found: os.stat_result, path: Path, name: str) -> None:
+    """Raise `ToolFailed` for what is not to be opened."""
+    _refuse_link(found, path)
     if stat.S_ISDIR(found.st_mode):
         raise ToolFailed(f"{name} is a folder; use list to see what is in it")
     if not stat.S_ISREG(found.st_mode):
@@ -108,11 +193,6 @@ def read_text_file(path: Path, workspace: Workspace) -> bytes:
         raise ToolFailed(f"{name} has {found.st_size:,} bytes; use search, or head, tail and sed -n in the shell")
     if is_database_in_use(path):
         raise ToolFailed(f"{name} is a SQLite database that is in use, not text; look at it with sqlite3 in the shell")
-    content = path.read_bytes()
-    if b"\0" in content[:SAMPLED_BYTES]:
-        kind = guess_type(path.name)[0] or "of no known kind"
-        raise ToolFailed(f"{name} is a binary file ({kind}, {len(content):,} bytes), not text; look at it in the shell")
-    return content
 
 
 def read_beginning(path: Path, most_bytes: int) -> bytes:
@@ -137,44 +217,55 @@ def encode_text(text: str) -> bytes:
         raise ToolFailed(f"the text cannot be written: {broken}; give the whole character") from None
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """Write a file atomically, with the folders it needs; a file that existed keeps its mode.
+def replace_file(path: Path, content: bytes, new_mode: int = 0o666) -> None:
+    """Write a file atomically, with the folders it needs; a file that existed keeps its mode. `path` is a resolved one.
 
-    Raise `OSError`, which names the path, if it cannot be written; a read-only file is not replaced either.
+    Raise `ToolFailed` if there is a link on the way, and `OSError`, which names the path, if it cannot be written; a read-only
+    file is not replaced either.
     """
-    if _is_read_only(path):
+    with _open_folder(path.parent, make=True) as folder:
+        mode = _mode_to_keep(path, folder)
+        temporary = f".{path.name[:100]}.{uuid4().hex[:12]}"
+        try:
+            descriptor = os.open(
+                temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, new_mode, dir_fd=folder
+            )
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+                if mode is not None:
+                    os.fchmod(descriptor, mode)
+            os.replace(temporary, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException as error:
+            with suppress(OSError):
+                os.unlink(temporary, dir_fd=folder)
+            if isinstance(error, OSError):
+                raise OSError(error.errno, error.strerror, str(path)) from error
+            raise
+
+
+def _mode_to_keep(path: Path, folder: int) -> int | None:
+    """Return the mode of a file in an open folder, or `None` if it does not exist.
+
+    Raise `PermissionError` if this user may not write it, or if it has no write permission, which root respects too.
+    """
+    try:
+        found = os.lstat(path.name, dir_fd=folder)
+    except FileNotFoundError:
+        return None
+    _refuse_link(found, path)
+    if not found.st_mode & ANY_WRITE or not os.access(path.name, os.W_OK, dir_fd=folder):
         raise PermissionError(EACCES, "the file is read-only", str(path))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.parent / f".{path.name[:100]}.{uuid4().hex[:12]}"
-    try:
-        with temporary.open("xb") as file:
-            file.write(content)
-        with suppress(FileNotFoundError):
-            temporary.chmod(stat.S_IMODE(path.stat().st_mode))
-        temporary.replace(path)
-    except BaseException as error:
-        temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise OSError(error.errno, error.strerror, str(path)) from error
-        raise
+    return stat.S_IMODE(found.st_mode)
 
 
-def _is_read_only(path: Path) -> bool:
-    """Return whether a file exists that this user may not write, or that has no write permission, which root respects too."""
-    try:
-        mode = path.stat().st_mode
-    except OSError:
-        return False
-    return not mode & ANY_WRITE or not os.access(path, os.W_OK)
-
-
-# Files that run later.
+# Files that run later, and those that steer agents: text in them is obeyed like the user's own.
 
 RUN_LATER_FOLDERS = (
     *(".git", ".husky", ".githooks", ".github/workflows", ".github/actions", ".gitlab/ci", ".gitea", ".forgejo"),
     *(".circleci", ".buildkite", ".woodpecker", ".teamcity", ".azure-pipelines", ".tekton", ".devcontainer"),
     *(".vscode", ".idea", ".zed", ".fleet", ".direnv", ".mise", ".yarn/releases", ".yarn/plugins", "node_modules/.bin"),
-    *(".claude", ".cursor", ".codex", ".gemini", ".opencode", ".windsurf"),
+    *(".claude", ".cursor", ".codex", ".gemini", ".opencode", ".windsurf", ".clinerules", ".roo", ".kiro"),
+    *(".infold", ".agents", ".github/instructions", ".github/prompts"),
 )
 """Folders in which every file counts."""
 
@@ -188,6 +279,16 @@ RUN_LATER_FILES = (
     *("*.code-workspace", ".vimrc", ".exrc", ".nvimrc", ".nvim.lua", ".dir-locals.el", ".gdbinit", ".lldbinit"),
     *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc", ".zshenv", ".zprofile"),
     *(".mcp.json", "sitecustomize.py", "usercustomize.py", "*.pth"),
+    *("agents.md", "agents.override.md", "claude.md", "claude.local.md", "gemini.md", "copilot-instructions.md"),
+    *(
+        ".cursorrules",
+        ".windsurfrules",
+        ".goosehints",
+        ".aider.conf.yml",
+        "opencode.json*",
+        "infold.toml",
+        "infold.json",
+    ),
 )
 """Files that count in any folder."""
 
@@ -195,7 +296,7 @@ ENVIRONMENTS = (".venv", "venv", ".env", "env", ".tox", ".nox")
 ENVIRONMENT_FOLDERS = ("bin", "scripts", "lib", "lib64")
 """In a Python environment, the folders with programs and modules that the next command runs."""
 
-RUNS_LATER = "it runs later, without being asked for again"
+RUNS_LATER = "it runs later, or steers agents, without being asked for again"
 """Why the user is asked about a change inside the project."""
 
 
@@ -238,7 +339,8 @@ SECRET_NAMES = (
     *("*firebase-adminsdk*.json", "application_default_credentials.json", "secrets.*", "secret.*", "*.secrets"),
     *(".secrets", ".secret", "auth.json", "token.json", ".token", "local.settings.json", "wp-config.php"),
     *("*.tfvars", "*.tfvars.json", "*.tfstate", "*.tfstate.*", ".terraformrc", "*.tfrc", "*.tfrc.json"),
-    *("kubeconfig", "kubeconfig.*", "*.kubeconfig", "vault-token", "master.key"),
+    *("kubeconfig", "kubeconfig.*", "*.kubeconfig", "vault-token", "master.key", ".dockerconfigjson", "wallet.dat"),
+    *("token.txt", "*[-_]token.txt", "api[-_]key*.txt", "apikey*.txt", "password.txt", "passwords.txt"),
     *(".*_history", ".*history", "consolehost_history.txt"),
 )
 

@@ -7,14 +7,14 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from infold.agent.tools.files import display_path, path_action, resolve_folder, resolve_path
+from infold.agent.tools.files import display_path, path_action, quote_name, resolve_folder, resolve_path
 from infold.agent.tools.project_files import LONGEST_GLOB, Glob, ignored_names, list_files
 from infold.agent.tools.tool import ActionRequest, Tool, ToolFailed, ToolOutput, Workspace
 
 MOST_NAMES = 500
 
 
-class ListArguments(Struct, frozen=True, forbid_unknown_fields=True):
+class ListArguments(Struct, frozen=True):
     path: Annotated[str, Meta(description="Folder; the project's root if not given.")] = ""
     glob: Annotated[str, Meta(description="Files at any depth, such as *.py or src/**/test_*")] = ""
 
@@ -30,7 +30,8 @@ def _summary(arguments: ListArguments, workspace: Workspace) -> str:
 
 def _run(arguments: ListArguments, workspace: Workspace) -> ToolOutput:
     folder = resolve_folder(arguments.path, workspace)
-    names = _matching(folder, arguments.glob, workspace) if arguments.glob else _names_in(folder)
+    found = _matching(folder, arguments.glob, workspace) if arguments.glob else _names_in(folder)
+    names = list(map(quote_name, found))
     if not names:
         return ToolOutput("[no file matches]" if arguments.glob else "[the folder is empty]")
     if len(names) > MOST_NAMES:

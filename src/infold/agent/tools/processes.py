@@ -4,11 +4,13 @@ A program runs in its own process group, which is killed as a whole at the limit
 group (`setsid`, a daemon) are not killed.
 """
 
+import ctypes
 import os
 import re
 import selectors
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -61,6 +63,9 @@ OTHER_PROVIDERS = frozenset(
 )
 """Providers with an `<PROVIDER>_API_KEY` in addition to those in the catalogue."""
 
+_SET_DUMPABLE = 4
+"""`PR_SET_DUMPABLE` of Linux's `prctl`."""
+
 _OWN_SECRET = re.compile(r"TOKEN|SECRET|KEY|PASSWORD")
 
 
@@ -94,6 +99,15 @@ def command_environment(environ: Mapping[str, str], passed: Collection[str] | No
     }
 
 
+def hide_process() -> None:
+    """Keep other processes of the same user from reading this one: its first environment, which holds keys, and its memory.
+
+    Linux alone has this; root is not kept out. A program that this process starts can be read again, so none is given keys.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_SET_DUMPABLE, 0, 0, 0, 0)
+
+
 def _is_key(name: str, value: str) -> bool:
     if name.startswith("INFOLD_"):
         return _OWN_SECRET.search(name) is not None or has_password(value)
@@ -117,8 +131,8 @@ def run_process(
 ) -> ProcessResult:
     """Run a program in a folder, with no input; raise `OSError` if it cannot be started.
 
-    `environ` defaults to the environment of this process. An exception while waiting, such as `KeyboardInterrupt`, kills the
-    program's whole group and is raised again, after `on_interrupt` got the output so far.
+    `environ` defaults to the environment of this process, without keys. An exception while waiting, such as
+    `KeyboardInterrupt`, kills the program's whole group and is raised again, after `on_interrupt` got the output so far.
     """
     process: subprocess.Popen[bytes] | None = None
     output = _Output(most_bytes)
@@ -127,7 +141,7 @@ def run_process(
             process = subprocess.Popen(
                 command,
                 cwd=folder,
-                env={**(os.environ if environ is None else environ), **QUIET},
+                env={**(command_environment(os.environ, ()) if environ is None else environ), **QUIET},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

@@ -116,7 +116,7 @@ def list_files(folder: Path) -> Iterator[str]:
     if output is None:
         yield from islice(_walk(folder), MOST_WALKED)
     else:
-        yield from sorted({path for path in output.decode("utf-8", "replace").split("\0") if path})
+        yield from sorted({path for path in os.fsdecode(output).split("\0") if path})
 
 
 def _git(folder: Path, *words: str, given: bytes = b"") -> bytes | None:

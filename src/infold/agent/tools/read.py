@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from infold.agent.tools.files import display_path, path_action, read_text_file, resolve_path
+from infold.agent.tools.files import display_path, path_action, read_text_file, target_path
 from infold.agent.tools.tool import ActionRequest, Tool, ToolFailed, ToolOutput, Workspace
 
 DEFAULT_LINES = 2_000
@@ -15,7 +15,7 @@ MOST_CHARACTERS = 200_000
 """Characters that are shown at once."""
 
 
-class ReadArguments(Struct, frozen=True, forbid_unknown_fields=True):
+class ReadArguments(Struct, frozen=True):
     path: str
     first_line: Annotated[int, Meta(ge=1)] = 1
     lines: Annotated[int, Meta(ge=1)] = DEFAULT_LINES
@@ -26,7 +26,7 @@ def _action(arguments: ReadArguments, workspace: Workspace) -> ActionRequest:
 
 
 def _run(arguments: ReadArguments, workspace: Workspace) -> ToolOutput:
-    path = resolve_path(arguments.path, workspace)
+    path = target_path(arguments.path, workspace)
     name = display_path(path, workspace)
     every = split_lines(read_text_file(path, workspace).decode("utf-8-sig", "replace"))
     if not every:

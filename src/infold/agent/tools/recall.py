@@ -11,7 +11,7 @@ from infold.errors import UsageError
 from infold.formats.tools import COMPACT_DESCRIPTION, COMPACT_FOCUS, RECALL_DESCRIPTION, RECALL_QUERY
 
 
-class RecallArguments(Struct, frozen=True, forbid_unknown_fields=True):
+class RecallArguments(Struct, frozen=True):
     query: Annotated[str, Meta(description=RECALL_QUERY)]
 
 
@@ -35,7 +35,7 @@ def _action(arguments: RecallArguments, workspace: Workspace) -> ActionRequest: 
     return ActionRequest(RECALL_TOOL_NAME, arguments.query)
 
 
-class CompactArguments(Struct, frozen=True, forbid_unknown_fields=True):
+class CompactArguments(Struct, frozen=True):
     focus: Annotated[str, Meta(description=COMPACT_FOCUS)] = ""
 
 

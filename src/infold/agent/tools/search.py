@@ -13,7 +13,15 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from infold.agent.git import git_command, open_read_only
-from infold.agent.tools.files import display_path, is_secret, missing_path, path_action, resolve_path
+from infold.agent.tools.files import (
+    display_path,
+    is_secret,
+    missing_path,
+    path_action,
+    quote_name,
+    resolve_path,
+    target_path,
+)
 from infold.agent.tools.processes import ProcessResult, find_program, run_process
 from infold.agent.tools.project_files import anchor_glob, exclusion_globs, expand_braces, is_ignored
 from infold.agent.tools.read import cut_line
@@ -24,10 +32,10 @@ MOST_HITS = 200
 LONGEST_LINE = 300
 """Characters of a matching line that are shown."""
 
-_HIT = re.compile(r"(?P<file>[^\0\n]+)\0(?P<line>\d+)[:\0](?P<text>.*)")
+_LINE = re.compile(r"(\d+)[:\0]([^\n]*)")
 
 
-class SearchArguments(Struct, frozen=True, forbid_unknown_fields=True):
+class SearchArguments(Struct, frozen=True):
     pattern: Annotated[str, Meta(description="Regular expression; (?i) before it ignores case.")]
     path: Annotated[str, Meta(description="Folder or file; the whole project if not given.")] = ""
     glob: Annotated[str, Meta(description="Only files such as *.py or src/**/*.{ts,tsx}")] = ""
@@ -49,14 +57,14 @@ def _summary(arguments: SearchArguments, workspace: Workspace) -> str:
 
 
 def _run(arguments: SearchArguments, workspace: Workspace) -> ToolOutput:
-    place = resolve_path(arguments.path, workspace)
+    place = target_path(arguments.path, workspace)
     if not place.exists():
         raise missing_path(place, workspace)
     folder, file = (place, "") if place.is_dir() else (place.parent, place.name)
     if not arguments.pattern or "\0" in arguments.pattern + arguments.glob:
         raise ToolFailed("the pattern is empty or holds a NUL character; give a regular expression")
     result = _search(arguments, folder, file)
-    hits = list(_hits(result.output))
+    hits = list(_hits(result.output, folder))
     if result.exit_status is None:
         raise ToolFailed(f"the search took over {LIMIT_SECONDS} seconds; give a path, a glob or a simpler pattern")
     if result.exit_status > 1 and not hits:
@@ -101,11 +109,18 @@ def run_git_grep(arguments: SearchArguments, folder: Path, file: str) -> Process
         return run_process(words, folder, limit_seconds=LIMIT_SECONDS, environ=git.environ)
 
 
-def _hits(output: str) -> Iterator[_Hit]:
-    for line in output.split("\n"):
-        found = _HIT.fullmatch(line)
-        if found:
-            yield _Hit(found["file"].removeprefix("./"), found["line"], found["text"].rstrip("\r"))
+def _hits(output: str, folder: Path) -> Iterator[_Hit]:
+    """Yield the hits of an output: a file's name, which may have line breaks, NUL, the line's number and the line."""
+    at = 0
+    while (end := output.find("\0", at)) >= 0:
+        file, found = output[at:end], _LINE.match(output, end + 1)
+        if "\n" in file and not os.path.lexists(
+            folder / file
+        ):  # what stands before it is a note, not a part of the name
+            file = file.rpartition("\n")[2]
+        if found and file:
+            yield _Hit(file.removeprefix("./"), found[1], found[2].rstrip("\r"))
+        at = (output.find("\n", found.end() if found else end) + 1) or len(output)
 
 
 def _format_hits(hits: Sequence[_Hit], folder: Path, workspace: Workspace, *, requested: str) -> str:
@@ -115,12 +130,12 @@ def _format_hits(hits: Sequence[_Hit], folder: Path, workspace: Workspace, *, re
     lines: list[str] = []
     for at, hit in enumerate(shown[:MOST_HITS]):
         if not at or shown[at - 1].file != hit.file:
-            lines.append(display_path(folder / hit.file, workspace))
+            lines.append(quote_name(display_path(folder / hit.file, workspace)))
         lines.append(f"{hit.line}\t{cut_line(hit.text, LONGEST_LINE)}")
     if len(shown) > MOST_HITS:
         lines.append(f"[the first {MOST_HITS} of {len(shown):,} lines; narrow the pattern, the path or the glob]")
     if secret:
-        lines.append(f"[passed over, since they may hold secrets: {', '.join(secret[:10])}]")
+        lines.append(f"[passed over, since they may hold secrets: {', '.join(map(quote_name, secret[:10]))}]")
     return "\n".join(lines) or "[nothing matches]"
 
 

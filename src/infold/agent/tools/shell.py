@@ -21,7 +21,7 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)
 """Terminal escapes, which some programs print even to a pipe; a model has no use for them."""
 
 
-class ShellArguments(Struct, frozen=True, forbid_unknown_fields=True):
+class ShellArguments(Struct, frozen=True):
     command: str
     timeout_seconds: Annotated[int, Meta(ge=1, le=MOST_SECONDS)] = DEFAULT_SECONDS
     folder: Annotated[str, Meta(description="Where to run it, if not at the project's root.")] = ""

@@ -14,7 +14,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from infold.agent.tools.files import display_path, is_inside, is_secret, read_beginning
+from infold.agent.tools.files import display_path, is_inside, is_secret, quote_name, read_beginning
 from infold.agent.tools.tool import ActionRequest, Tool, ToolFailed, ToolOutput, Workspace
 from infold.ports import ToolSpec
 
@@ -44,7 +44,7 @@ class Skill(Struct, frozen=True):
     instructions: str
 
 
-class SkillArguments(Struct, frozen=True, forbid_unknown_fields=True):
+class SkillArguments(Struct, frozen=True):
     name: Annotated[str, Meta(description="The skill to load; none lists all.")] = ""
 
 
@@ -135,7 +135,7 @@ def _list_files(skill: Skill) -> str:
     """Return the files next to a skill's instructions; links are not followed, and a large folder is walked in part."""
     walked = ((Path(place) / name for name in sorted(names)) for place, _, names in os.walk(skill.folder))
     found = islice((path for paths in walked for path in paths if path.name != "SKILL.md"), MOST_WALKED)
-    files = sorted(str(path.relative_to(skill.folder)) for path in found)
+    files = sorted(quote_name(str(path.relative_to(skill.folder))) for path in found)
     return "\n".join((f"Files in {skill.folder}:", *files[:MOST_FILES])) if files else ""
 
 

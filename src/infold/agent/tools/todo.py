@@ -14,14 +14,14 @@ Status: TypeAlias = Literal["pending", "in_progress", "completed", "cancelled"]
 BOXES: dict[Status, str] = {"pending": "[ ]", "in_progress": "[-]", "completed": "[x]", "cancelled": "[/]"}
 
 
-class TodoItem(Struct, frozen=True, forbid_unknown_fields=True):
+class TodoItem(Struct, frozen=True):
     """One thing to do."""  # part of the schema that models get
 
     content: str
     status: Status = "pending"
 
 
-class TodoArguments(Struct, frozen=True, forbid_unknown_fields=True):
+class TodoArguments(Struct, frozen=True):
     items: tuple[TodoItem, ...]
 
 

@@ -32,7 +32,7 @@ class Workspace(Struct, frozen=True):
     `root` is the project's root, where commands run; `skills` the folders with skills; `home` the user's home folder, which may
     have instructions for every project. `passed` names the variables with keys of model providers that commands may see; `None`
     passes all. `is_trusted`: the user trusts the project; if not, `ignored` names its settings and skills that are not used.
-    `progress` belongs to the current call.
+    `progress` belongs to the current call, and so does `target`: the path that it was permitted, resolved when that was decided.
     """
 
     root: Path
@@ -42,6 +42,7 @@ class Workspace(Struct, frozen=True):
     passed: tuple[str, ...] | None = ()
     ignored: tuple[str, ...] = ()
     progress: CallProgress = field(default_factory=CallProgress)
+    target: Path | None = None
 
 
 class ActionRequest(Struct, frozen=True):

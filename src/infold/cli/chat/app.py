@@ -12,14 +12,16 @@ from rich.padding import Padding
 from rich.text import Text
 
 from infold.agent.events import StepFinished
-from infold.agent.permissions import Consent, format_rules, granted_rules
+from infold.agent.permissions import Consent
 from infold.agent.run import AgentRun, RunEvent, UserInterface
 from infold.agent.tools.tool import ActionRequest
 from infold.agent.trust import default_store
 from infold.cli.agent_options import (
     AgentOptions,
+    PermissionQuestion,
     decide_trust,
     exit_on_signals,
+    name_to_open,
     new_key,
     open_agent,
     open_agent_on,
@@ -35,11 +37,8 @@ from infold.cli.render import open_console
 from infold.errors import InfoldError
 from infold.ports import SessionKey
 from infold.reports.listing import Tallies
-from infold.reports.text import one_line, printable
+from infold.reports.text import printable
 from infold.wiring import EMBEDDED
-
-MOST_SHOWN = 10_000
-"""Characters of an action that are shown when permission is asked."""
 
 SMALL = "No model is set, so a very small one answers. Name a better one with --model."
 
@@ -148,8 +147,9 @@ class Chat:
     # Another session, another model.
 
     def _start_new(self, _: str) -> None:
-        before = self._work
-        self._switch(self._options, new_key())
+        before, options = self._work, self._options
+        named = options.model or name_to_open(before.model.ref, options.base_url) or None
+        self._switch(replace(options, model=named), new_key())
         self._print_resume_command(before)
         self._greet()
 
@@ -178,9 +178,12 @@ class Chat:
 
     def ask_permission(self, action: ActionRequest) -> Consent:
         """Ask the user whether the agent may do this."""
+        question = PermissionQuestion.of(action)
+        always = "(a)lways in this chat, " if question.granted else ""
         with self._screen.paused():
-            self._screen.print(*_question(action))
-            answer = self._prompt.ask("  (y)es, (a)lways in this chat, (n)o: ", CONSENTS)
+            self._screen.print(*_show_question(question))
+            answers = [word for word, consent in CONSENTS.items() if consent != "always" or always]
+            answer = self._prompt.ask(f"  (y)es, {always}(n)o: ", answers)
         return CONSENTS[answer or "no"]
 
     # Beginning and end.
@@ -205,12 +208,9 @@ class Chat:
             self._screen.print_command(f"continue with: {command}")
 
 
-def _question(action: ActionRequest) -> Iterator[RenderableType]:
-    """Yield the action in full, and what "always" would allow."""
-    where = f" ({action.why or 'outside the project'})" if action.outside else ""
-    yield Text(f"? {printable(action.tool)}{where}", style="bold yellow")
-    yield Padding(Text(printable(action.what[:MOST_SHOWN])), (0, 0, 0, 4), expand=False)
-    over = len(action.what) - MOST_SHOWN
-    if over > 0:
-        yield Text(f"    (and {over:,} more characters)", style="yellow")
-    yield Text(f"  always would allow {one_line(format_rules(granted_rules(action)), 240)}", style="dim")
+def _show_question(question: PermissionQuestion) -> Iterator[RenderableType]:
+    """Yield the action, and what "always" would allow if it is offered."""
+    yield Text(f"? {question.tool}", style="bold yellow")
+    yield Padding(Text(question.action), (0, 0, 0, 4), expand=False)
+    if question.granted:
+        yield Text(f"  always would allow {question.granted}", style="dim")

@@ -28,6 +28,7 @@ from infold.cli.agent_options import discard_typed
 from infold.cli.chat.commands import COMMANDS
 from infold.cli.chat.status import StatusPiece
 from infold.formats.codec import replace_surrogates
+from infold.settings.schema import make_private_folder
 
 LONGEST_KEPT = 20_000
 """Characters of a prompt that the history keeps; a longer one was probably pasted."""
@@ -167,7 +168,7 @@ class PromptHistory(FileHistory):
 def open_history(path: Path) -> History:
     """Open the history in a file with mode 0600, or in memory if that fails."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(path.parent)
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
         path.chmod(0o600)
         return PromptHistory(path)

@@ -1,11 +1,12 @@
 """The routes of the page: what it shows, and the forms that compact, undo and pin.
 
-The gateway adds the header of `CONTENT_POLICY`, requires a token, and refuses posts from other sites, for all of its routes.
+They show the sessions of all tenants. The gateway adds the header of `CONTENT_POLICY`, requires a token that clients do not have,
+and refuses posts from other sites, for all of its routes.
 """
 
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 from itertools import islice
 from os import PathLike, stat_result
@@ -29,6 +30,7 @@ from infold.gateway.event_hub import EventHub
 from infold.gateway.page.chart import RequestLimit, draw_chart
 from infold.gateway.page.live import stream_updates
 from infold.gateway.page.templates import STATIC, ErrorPages, Templates, static_version, status_of
+from infold.gateway.upstream import CLIENTS, upstream_options
 from infold.ports import FullStore, SessionKey
 from infold.reports.account import SessionAccount, session_account
 from infold.reports.contents import schema_contents
@@ -107,11 +109,16 @@ _HEADING = re.compile(r"\[(?P<handle>\d+\.\d+)\] ?(?P<title>.*)")
 
 
 def page_routes(
-    store: FullStore, actions: SessionActions, hub: EventHub, *, now_ms: Callable[[], int] = lambda: int(time() * 1000)
+    store: FullStore,
+    actions: SessionActions,
+    hub: EventHub,
+    *,
+    routed: Collection[str] = (),
+    now_ms: Callable[[], int] = lambda: int(time() * 1000),
 ) -> list[BaseRoute]:
-    """Return the routes of the page, its style and its scripts."""
+    """Return the routes of the page, its style and its scripts; `routed` are the providers for whose clients it has lines."""
     templates = Templates()
-    pages, forms = _Pages(store, actions, hub, templates, now_ms), _Forms(actions)
+    pages, forms = _Pages(store, actions, hub, templates, now_ms, routed), _Forms(actions)
     with_errors = [Middleware(ErrorPages, templates=templates)]
     return [
         Route("/", pages.sessions, middleware=with_errors),
@@ -164,7 +171,13 @@ class _Pages:
     """What the page shows; each method answers one kind of request."""
 
     def __init__(
-        self, store: FullStore, actions: SessionActions, hub: EventHub, templates: Templates, now_ms: Callable[[], int]
+        self,
+        store: FullStore,
+        actions: SessionActions,
+        hub: EventHub,
+        templates: Templates,
+        now_ms: Callable[[], int],
+        routed: Collection[str],
     ) -> None:
         self._store = store
         self._actions = actions
@@ -172,6 +185,8 @@ class _Pages:
         self._templates = templates
         self._now_ms = now_ms
         self._tallies = Tallies(store)
+        self._clients = [one for one in CLIENTS if one.provider in routed]
+        self._options = list(upstream_options(routed)) if routed else []
 
     def sessions(self, request: Request) -> Response:
         """Show all sessions, or those whose id or title contains some words."""
@@ -187,7 +202,8 @@ class _Pages:
             page=page,
             has_more=len(found) > PAGE_SIZE,
             now_ms=self._now_ms(),
-            client_url=_client_url(request),
+            clients=[(one.name, one.line(_client_url(request))) for one in self._clients],
+            options=self._options,
             events="/events",
         )
 
@@ -214,7 +230,7 @@ class _Pages:
             timeline=timeline,
             chart=draw_chart(timeline, limits),
             limits=limits,
-            account=None if before is not None else self._account(timeline, section, limits, tally),
+            account=None if before is not None else self._account(timeline, section, limits),
             working_tokens=self._actions.working_window_of(key),
             schemas=() if before is not None else schema_contents(tally.schemas, tally.called),
             view_tokens=count_tokens(timeline.log, timeline.overhead),
@@ -317,16 +333,13 @@ class _Pages:
             for model, window in zip((*models, models[-1] if models else ""), (*windows, last), strict=True)
         ]
 
-    def _account(
-        self, timeline: Timeline, section: LogSection, limits: Sequence[RequestLimit], tally: Tally
-    ) -> SessionAccount:
+    def _account(self, timeline: Timeline, section: LogSection, limits: Sequence[RequestLimit]) -> SessionAccount:
         usable = {point.number: limit.usable_tokens for point, limit in zip(timeline.points, limits, strict=False)}
         return session_account(
             timeline,
             section.entries,
             limit_of=lambda point: usable[point.number],
             prices_of=cache(self._actions.prices_of),
-            summary_cost=tally.summary_cost,
         )
 
     def _session_row(self, listed: ListedSession) -> SessionRow:

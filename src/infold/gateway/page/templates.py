@@ -23,7 +23,7 @@ from infold.errors import (
 from infold.gateway.page.chart import CATEGORY_NAMES, PAGE_CATEGORIES, group_contents
 from infold.reports import text
 from infold.reports.timeline import HAS_DETAIL
-from infold.session.report import REASONS
+from infold.session.report import REASONS, describe_saving
 
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
@@ -121,6 +121,7 @@ def _environment() -> Environment:
         faults=text.FAULTS,
         has_detail=HAS_DETAIL,
         reasons=REASONS,
+        saving_of=describe_saving,
         version=static_version(),
     )
     return environment

@@ -72,6 +72,26 @@ def test_a_read_only_file_stays_as_it_is(root: Path) -> None:
     assert [path.name for path in root.iterdir()] == ["kept"]
 
 
+def test_no_link_is_followed(root: Path, workspace: Workspace) -> None:
+    """B41: a resolved path has no links; one that appears later, in place of a folder or of the file, is not followed."""
+    outside = root.parent / "outside"
+    outside.mkdir()
+    (outside / "a").write_text("old")
+    (root / "folder").symlink_to(outside)
+    (root / "file").symlink_to(outside / "a")
+    for path in (root / "folder" / "a", root / "file"):
+        with pytest.raises(ToolFailed, match="is a link now"):
+            read_text_file(path, workspace)
+    with pytest.raises(ToolFailed, match="is a link now"):
+        replace_file(root / "folder" / "a", b"new")
+    with pytest.raises(ToolFailed, match="is a link now"):
+        replace_file(root / "folder" / "b" / "c", b"new")
+    with pytest.raises(ToolFailed, match="is a link now"):
+        replace_file(root / "file", b"new")
+
+    assert {path.name: path.read_text() for path in outside.iterdir()} == {"a": "old"}
+
+
 def test_bytes_that_are_no_text_come_back(root: Path) -> None:
     """What was read as it is, is written as it was; half a surrogate pair is refused."""
     assert encode_text(b"caf\xe9 \xff".decode("utf-8", "surrogateescape")) == b"caf\xe9 \xff"

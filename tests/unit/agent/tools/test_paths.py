@@ -134,6 +134,15 @@ def test_other_names_are_the_projects(workspace: Workspace, path: str) -> None:
         *(".husky/pre-commit", ".envrc", "sub/.envrc", ".github/workflows/ci.yml", ".gitlab-ci.yml", "Jenkinsfile"),
         *(".vscode/tasks.json", ".vscode/settings.json", ".venv/bin/python", "venv/lib/python3.12/site-packages/x.pth"),
         *(".pre-commit-config.yaml", "node_modules/.bin/eslint", ".claude/settings.json", "web/.circleci/config.yml"),
+        *(
+            "AGENTS.md",
+            "web/CLAUDE.md",
+            "infold.toml",
+            "infold.json",
+            ".infold/skills/x/SKILL.md",
+            ".agents/skills/x/a",
+        ),
+        *(".github/copilot-instructions.md", "GEMINI.md", ".cursorrules", ".aider.conf.yml"),
     ],
 )
 def test_files_that_run_later_are_asked_for(workspace: Workspace, path: str) -> None:

@@ -10,6 +10,7 @@ from time import monotonic, sleep
 
 import pytest
 
+from infold.agent.git import git_command
 from infold.agent.tools.processes import defer_signals, run_process
 
 
@@ -184,3 +185,11 @@ def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     """What cannot be started is an error of the system's."""
     with pytest.raises(FileNotFoundError):
         run_process(["no-such-program-anywhere"], tmp_path, limit_seconds=1)
+
+
+def test_no_helper_program_is_given_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B41: git and the search get no keys either: a command in the background could read them from their environments."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-test")
+
+    assert "sk-of-the-test" not in run_process(["env"], tmp_path, limit_seconds=5).output
+    assert "sk-of-the-test" not in git_command(tmp_path, os.environ).environ.values()

@@ -69,6 +69,27 @@ def test_secrets_are_passed_over(repository: Path, run_tool: RunTool) -> None:
     assert run_tool(SEARCH, pattern="TOKEN", path=".env").output == ".env\n1\tTOKEN=needle"
 
 
+@pytest.mark.parametrize("with_rg", [True, False])
+def test_odd_names_are_whole_and_on_one_line(
+    repository: Path, run_tool: RunTool, monkeypatch: pytest.MonkeyPatch, *, with_rg: bool
+) -> None:
+    """B41: a name with a line break is one file, escaped as in JSON; its end is not taken for another file's name."""
+    for name in ("a\nREADME.md", "b\x1b[2J", "c\u202egnp", "secret\n.env"):
+        (repository / "src" / name).write_text("needle\n\nneedle again\n")
+    if not with_rg:
+        tools = repository.parent / "tools"
+        tools.mkdir()
+        (tools / "git").symlink_to(str(shutil.which("git")))
+        monkeypatch.setenv("PATH", str(tools))
+    found = run_tool(SEARCH, pattern="^needle", path="src").output.split("\n")
+
+    expected = [r"a\nREADME.md", r"b\u001b[2J", r"c\u202egnp"]
+    assert found == [
+        *(line for name in expected for line in (f'"src/{name}"', "1\tneedle", "3\tneedle again")),
+        r'[passed over, since they may hold secrets: "secret\n.env"]',
+    ]
+
+
 def test_an_answer_has_a_bound(root: Path, run_tool: RunTool) -> None:
     """Of very many lines the first are shown, and of a long line the beginning."""
     (root / "a").write_text(f"needle {'x' * LONGEST_LINE}\n" + "needle\n" * (MOST_HITS + 5))

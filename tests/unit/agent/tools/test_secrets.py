@@ -31,6 +31,7 @@ from infold.agent.tools.files import is_secret, mentions_secret
             ".psql_history",
         ),
         *("gcp-credentials.json", "client_secret_1.json", ".docker/config.json", "infra/prod.auto.tfvars", ".dev.vars"),
+        *(".dockerconfigjson", "token.txt", "github_token.txt", "wallet.dat", "api_key.txt", "passwords.txt"),
     ],
 )
 def test_secrets_are_known_by_name(path: str) -> None:
@@ -43,6 +44,7 @@ def test_secrets_are_known_by_name(path: str) -> None:
     [
         *("env.py", ".env.example", ".env.sample", "id_rsa.pub", "keys.py", "environment", "a.b/c", "secrets.py"),
         *("docs/secrets.md", "credentials.ts", "tokens.json", ".docker/Dockerfile", "history.txt", "auth/login.json"),
+        *("tokens.txt", "wallet.py", "tokenizer.txt", "keyboard.txt"),
     ],
 )
 def test_other_files_are_none(path: str) -> None:

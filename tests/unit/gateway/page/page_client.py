@@ -1,6 +1,6 @@
 """A browser of sorts on the page: actions that are recorded, a hub that publishes given events and ends."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
@@ -103,7 +103,11 @@ class EventList(EventHub):
             yield self._tenant, event
 
 
-def client(store: FullStore, actions: RecordedActions | None = None) -> TestClient:
-    """Return a client of the page over this store, a minute and a half after noon."""
-    routes = page_routes(store, actions or RecordedActions(), EventList(), now_ms=lambda: Clock().now_ms() + 90_000)
+def client(
+    store: FullStore, actions: RecordedActions | None = None, routed: Collection[str] = ("anthropic", "openai")
+) -> TestClient:
+    """Return a client of the page over this store, a minute and a half after noon, of a gateway to these providers."""
+    routes = page_routes(
+        store, actions or RecordedActions(), EventList(), routed=routed, now_ms=lambda: Clock().now_ms() + 90_000
+    )
     return TestClient(Starlette(routes=routes), follow_redirects=False)

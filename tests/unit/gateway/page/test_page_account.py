@@ -54,6 +54,20 @@ def test_a_session_with_room_says_that_all_was_sent() -> None:
     assert 'id="account"' not in shown(user("a"), replies("b"), user("c"), path="?before=2")
 
 
+def test_a_long_session_is_accounted_for_by_its_newest_requests() -> None:
+    """Every number of a sentence is of the same requests: three compactions are in the log, one between those shown."""
+    turns = [one for _ in range(400) for one in (user("word " * 20), replies("b"))]
+    folds = [Checkpoint("x", first_kept=2), user("b"), replies("c"), Checkpoint("y", first_kept=4), *turns[:2]]
+    last = (Checkpoint("z", first_kept=800), user("d"), replies("e"))
+    text = plain(shown(user("word " * 9_000), replies("a"), *folds, *turns, *last))
+    quiet = plain(shown(user("word " * 9_000), replies("a"), *folds, *turns))
+
+    assert "In the newest 400 requests infold compacted this session once and sent about" in text
+    assert "instead of at least" in text
+    assert re.search(r"Without it, at least \d+ requests would not have fitted", text)
+    assert "In the newest 400 requests infold changed nothing more and sent about" in quiet
+
+
 def test_money_saved_and_lost_is_told() -> None:
     """What sending everything would have cost, what summaries and cache misses did, and the difference."""
     sent, folded = (

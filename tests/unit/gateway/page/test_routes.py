@@ -15,6 +15,7 @@ from infold.core.entries import (
     Clip,
     Clipping,
     Handle,
+    KeptStep,
     MessageEntry,
     Pin,
     Pruning,
@@ -25,7 +26,18 @@ from infold.core.entries import (
     Verdict,
 )
 from infold.core.ledger import Ledger, Quote
-from infold.core.messages import CacheLoss, FilePart, MessageId, ModelRef, Overhead, SessionId, ToolSchema, UserMessage
+from infold.core.messages import (
+    AssistantMessage,
+    CacheLoss,
+    FilePart,
+    MessageId,
+    ModelRef,
+    Overhead,
+    SessionId,
+    TextPart,
+    ToolSchema,
+    UserMessage,
+)
 from infold.errors import StoreBroken, StoreConflict, UsageError
 from infold.gateway.page.routes import (
     CONTENT_POLICY,
@@ -105,6 +117,16 @@ def test_first_words_stand_for_a_title() -> None:
     assert titled.count("word ") < 30
 
 
+def test_only_clients_of_routed_providers_are_offered() -> None:
+    """For the other providers the page has the option that routes them; a page without a gateway has neither."""
+    openai, bare = (client(MemoryStore(), routed=routed).get("/").text for routed in (("openai",), ()))
+
+    assert "OPENAI_BASE_URL=http://testserver/v1" in openai
+    assert "ANTHROPIC_BASE_URL" not in openai
+    assert "<code>--upstream anthropic=https://api.anthropic.com</code>" in openai
+    assert ["BASE_URL" in bare, "--upstream" in bare] == [False, False]
+
+
 def test_an_empty_list_says_how_to_begin() -> None:
     """Without sessions the page says what infold is and where to point a client; a search without success leads back."""
     empty = client(MemoryStore())
@@ -112,8 +134,8 @@ def test_an_empty_list_says_how_to_begin() -> None:
     assert "infold stands between an agent and its model" in plain(empty.get("/").text)
     assert "infold demo --keep" in empty.get("/").text
     assert "OPENAI_BASE_URL=http://testserver/v1" in empty.get("/").text
-    assert "ANTHROPIC_BASE_URL=http://testserver</code>" in empty.get("/").text
-    assert "ANTHROPIC_BASE_URL=http://testserver/t/$INFOLD_TOKEN</code>" in behind_token(empty)
+    assert "ANTHROPIC_BASE_URL=http://testserver claude</code>" in empty.get("/").text
+    assert "ANTHROPIC_BASE_URL=http://testserver/t/$INFOLD_TOKEN claude</code>" in behind_token(empty)
     assert "Show all sessions" in empty.get("/?q=ferry").text
     assert "no further sessions" in empty.get("/?page=4").text
     assert empty.get("/?page=x").status_code == 400
@@ -341,6 +363,7 @@ def test_a_compaction_opens_as_before_and_after() -> None:
         narrative="All was told.",
         first_kept=3,
         reason="price",
+        saving=0.39,
         tokens_before=54_000,
         tokens_after=13_000,
         summariser="gpt-5-mini",
@@ -355,7 +378,8 @@ def test_a_compaction_opens_as_before_and_after() -> None:
 
     for told in (
         *(
-            "3 messages left the view because continuing without it would have cost more; 1 stayed.",
+            "3 messages left the view because continuing without it would have cost more; it is expected to save",
+            "$0.39; 1 stayed.",
             "54k → 13k",
             "24% remain",
         ),
@@ -397,6 +421,16 @@ def test_a_pause_of_the_summariser_is_shown() -> None:
     )
 
     assert "Summaries failed in 2 compactions in a row. The next attempt is after" in words
+
+
+def test_a_compaction_names_the_steps_that_it_kept() -> None:
+    """B52: next to the text stands which messages the view shows in their own form."""
+    reply = AssistantMessage(MessageId("kept-1"), (TextPart("Ported."),))
+    fold = Checkpoint("All told.", first_kept=3, steps=(KeptStep(1, (reply,)),), tokens_before=900, tokens_after=300)
+    words = plain(shown(user("port it"), replies("Ported."), user("go on"), user("now"), fold, path="/changes/4"))
+
+    assert "Earlier steps in their own form 1 step, results left out" in words
+    assert "Messages 1." in words
 
 
 def test_earlier_compactions_say_why_they_cannot_be_undone() -> None:
