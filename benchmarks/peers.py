@@ -15,6 +15,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import time
@@ -266,9 +267,14 @@ def block_of(message: Chat, rule: str) -> Block:
     )
 
 
+LATER = re.compile(r' \(later: "[^"]*"\)')
+"""What the user said later about a sentence, as infold places it behind that sentence in a quotation."""
+
+
 def plain(text: str) -> str:
-    """Text with its white space evened out, so that a quotation is found however it is laid out."""
-    return " ".join(text.split())
+    """Text with its white space evened out, so that a quotation is found however it is laid out and whatever stands behind its
+    sentences."""
+    return LATER.sub("", " ".join(text.split()))
 
 
 def count(text: str) -> int:

@@ -150,6 +150,7 @@ def _numbers() -> dict[str, tuple[str, str, str]]:
     tail, summary, prune = INFOLD.tail, INFOLD.summary, INFOLD.prune
     reserve = f"{_percent(RESERVE_SHARE)} of the window, {SMALLEST_RESERVE_TOKENS:,} to {LARGEST_OUTPUT_TOKENS:,}"
     written = f"{_amount(summary.size)}, {summary.minimum_tokens:,} to {summary.maximum_tokens:,}"
+    grown = f"{written} and {_percent(summary.growth)} of what the share is above that"
     small = f"or {SMALL_MUST_KEEP_TOKENS:,} up to {_percent(LARGEST_MUST_KEEP_SHARE)} of it"
     presets, policy = "`core.presets`", "`core.policy`"
     return {
@@ -157,9 +158,9 @@ def _numbers() -> dict[str, tuple[str, str, str]]:
         "trigger": ("trigger", _amount(INFOLD.trigger), presets),
         "target": ("target", "the trigger" if INFOLD.target is None else _amount(INFOLD.target), presets),
         "tail": ("tail", f"{_amount(tail.size)}, at most {tail.maximum_tokens:,}", presets),
-        "keep": ("prune: keep", _amount(prune.keep), presets),
+        "keep": ("prune: keep", f"{_amount(prune.keep)}, at least {tail.minimum_tokens:,}", presets),
         "minimum": ("prune: minimum", _amount(prune.minimum), presets),
-        "summary": ("summary", written, presets),
+        "summary": ("what a fold leaves", grown, presets),
         "instructions": (
             "verbatim instructions",
             f"{_percent(summary.must_keep_share)} of the summary, {small}",
@@ -167,7 +168,7 @@ def _numbers() -> dict[str, tuple[str, str, str]]:
         ),
         "gain": ("least gain", _percent(LEAST_GAIN_SHARE), "`core.worth`"),
         "news": ("least news after a missed target", _percent(LEAST_NEWS_SHARE), "`core.worth`"),
-        "turns": ("spared turns", f"{prune.spare_turns}, begun by a person", policy),
+        "turns": ("spared turns", f"{prune.spare_turns}", policy),
         "argument": ("longest argument left alone", f"{LONGEST_KEPT_VALUE} characters", "`core.stubs`"),
     }
 

@@ -161,7 +161,7 @@ def _is_importing(frame: FrameType | None) -> bool:
 
 
 def walk_fit(trace: Trace) -> None:
-    """Fit the history of the README's example."""
+    """Fit a long history."""
     messages = history(steps=60)
     with trace:
         fitted = fit(messages, window=16_000)
@@ -177,7 +177,7 @@ def walk_session(trace: Trace) -> None:
         asked.append(request)
         return SUMMARY
 
-    messages = history(steps=20)
+    messages = history(steps=18)
     session = Session(MemoryStore(), "feed", SessionSettings(window=16_000, summariser=summarise))
     with trace:
         ready = session.prepare(messages)
@@ -189,7 +189,7 @@ def walk_session(trace: Trace) -> None:
 
 def walk_gateway(trace: Trace) -> None:
     """Send a streaming chat request that has to be compacted; the gateway asks the client's model for the summary."""
-    body = {"model": "gpt-4o", "messages": history(steps=25), "stream": True, "stream_options": {"include_usage": True}}
+    body = {"model": "gpt-4o", "messages": history(steps=23), "stream": True, "stream_options": {"include_usage": True}}
 
     async def post() -> httpx2.Response:
         way = httpx2.ASGITransport(app)
@@ -215,7 +215,7 @@ def walk_gateway(trace: Trace) -> None:
 
     assert reply.content == STREAM
     assert [request.get("stream", False) for request in requests] == [False, True]
-    assert length(requests[-1]["messages"]) < length(history(steps=25)) / 2
+    assert length(requests[-1]["messages"]) < length(history(steps=23)) / 2
 
 
 def walk_agent(trace: Trace) -> None:
@@ -261,12 +261,15 @@ def length(messages: object) -> int:
 
 
 def history(*, steps: int) -> list[Item]:
-    """Return the history of the README's example, with that many tool calls of about 700 tokens each."""
+    """Return a history like that of the README's example, with that many tool calls, each behind about 800 tokens of prose, so
+    that a fold is what makes room."""
     messages: list[Item] = [{"role": "user", "content": "Port the feed to JSON. Never touch vendor/."}]
     for n in range(steps):
         edit = {"name": "edit", "arguments": f'{{"path": "ferry/part{n % 3}.py"}}'}
-        messages.append({"role": "assistant", "tool_calls": [{"id": f"c{n}", "type": "function", "function": edit}]})
-        messages.append({"role": "tool", "tool_call_id": f"c{n}", "content": f"step {n}: line changed\n" * 100})
+        said = f"Part {n} splits each line by hand, so I replace that by the reader. " * 44
+        call = {"id": f"c{n}", "type": "function", "function": edit}
+        messages.append({"role": "assistant", "content": said, "tool_calls": [call]})
+        messages.append({"role": "tool", "tool_call_id": f"c{n}", "content": "line changed"})
     return [*messages, {"role": "user", "content": "Now write docs/feed.md."}]
 
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from tests.support.policies import FOLDS
 
 from infold.core.compact import compact
 from infold.core.messages import Message, text_of
@@ -38,7 +39,7 @@ def todo(state: str) -> Message:
 def test_d15_the_summariser_sees_how_it_went_on() -> None:
     """B5: what was settled after the cut is shown to it, apart from the record, with the word that it is settled."""
     notes = Notetaker()
-    session = opened("infold", OPENAI_CHAT, window=64_000, notes=notes)
+    session = opened(FOLDS, OPENAI_CHAT, window=64_000, notes=notes)
     session.prepare_new(written(OPENAI_CHAT, worked()))
     ready = session.compact()
     record, _, later = notes.shown.partition("</record>")

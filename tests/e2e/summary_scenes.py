@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import openai
 from msgspec import Struct
+from tests.support.policies import FOLDS
 
 from infold.core.events import Event
 from infold.core.gauge import Gauge
@@ -197,9 +198,10 @@ def _pieces(chunk: Any) -> Iterator[str]:
 
 
 def settings(summariser: Any, heard: list[Event], *, seconds: float | None = 30.0) -> SessionSettings:
-    """A session with a summariser that may take so long."""
+    """A session that folds what does not fit, with a summariser that may take so long."""
     return SessionSettings(
         window=WINDOW,
+        policy=FOLDS,
         summariser=summariser,
         summariser_tokens=NOTES_WINDOW,
         summary_seconds=seconds,

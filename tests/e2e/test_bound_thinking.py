@@ -64,14 +64,14 @@ def through(*short: str, also: tuple[str, ...] = RECOVERING) -> pytest.MarkDecor
 
 @through(*WAYS)
 def test_a_known_model_never_refuses(way: Way) -> None:
-    """B32: over 120 steps and eight compactions a client sees no refusal; the first one is met where refusals are recovered."""
+    """B32: over 120 steps and eight cuts a client sees no refusal; the first one is met where refusals are recovered."""
     scene = Scene(AnthropicRules(Thinker()), streams=True)
     worker = way(scene)
 
     assert (worker.refused, len(scene.rules.refusals)) == (0, int(way in LEARNING))
     assert len(worker.thinking) == STEPS + 1
     assert max(len(request.kept) for request in scene.requests[60:]) >= 5
-    assert scene.folds >= 8 or not scene.events
+    assert scene.cuts >= 8 or not scene.events
     assert scene.rejections == int(way in LEARNING)
 
 
@@ -86,16 +86,17 @@ def test_whole_replies_are_no_different(way: Way) -> None:
 
 
 @through("Session", "gateway")
-def test_an_unknown_model_refuses_once(way: Way) -> None:
+@pytest.mark.parametrize("prunes", [True, False], ids=["prunes", "folds"])
+def test_an_unknown_model_refuses_once(way: Way, prunes: bool) -> None:
     """B32: a refusal teaches that a model binds thinking, once for the session, and the client does not notice."""
-    scene = Scene(AnthropicRules(Thinker(), binds=True), UNKNOWN, streams=True)
+    scene = Scene(AnthropicRules(Thinker(), binds=True), UNKNOWN, streams=True, prunes=prunes)
     worker = way(scene)
 
     assert worker.refused == 0
     assert len(worker.thinking) == STEPS + 1
     assert len(scene.rules.refusals) == 1
     assert scene.rejections == 1
-    assert scene.folds >= 8
+    assert (scene.cuts if prunes else scene.folds) >= 8
 
 
 @through("Session", "gateway")
@@ -144,7 +145,7 @@ def test_an_account_that_is_not_checked_keeps_all_thinking_of_a_known_model(way:
     scene = Scene(AnthropicRules(Thinker(), is_enforced=False), steps=60, settings={"recovers": True})
 
     assert way(scene).refused == 0
-    assert scene.folds >= 3
+    assert scene.cuts >= 3
     assert not any(request.bare or request.dropped for request in scene.requests)
 
 
@@ -216,16 +217,17 @@ class DatedScene(Scene):
 
 
 @pytest.mark.parametrize(("model", "most"), [(MODEL, 0), (UNKNOWN, 1)])
-def test_compactions_on_demand_and_their_undoing_are_no_cause(model: str, most: int) -> None:
+@pytest.mark.parametrize("prunes", [True, False], ids=["prunes", "folds"])
+def test_compactions_on_demand_and_their_undoing_are_no_cause(model: str, most: int, prunes: bool) -> None:
     """B32: after a compaction that was asked for, and after one that was undone, nothing is refused."""
-    scene = Scene(AnthropicRules(Thinker(), binds=True), model)
+    scene = Scene(AnthropicRules(Thinker(), binds=True), model, prunes=prunes)
     session = Session(open_store("memory"), "s", scene.session_settings(0))
 
     def ask(worker: Worker) -> dict[str, Any]:
         if worker.step % 17 == 5:
             session.compact()
         if worker.step % 13 == 7:
-            session.undo()
+            session.undo(newest_cut(session))
         ready = session.prepare(worker.items, system=SYSTEM, tools=TOOLS, output_tokens=400)
         try:
             reply = scene.ask(worker, ready.messages)
@@ -241,6 +243,12 @@ def test_compactions_on_demand_and_their_undoing_are_no_cause(model: str, most: 
     assert worker.refused == 0
     assert len(worker.thinking) == STEPS + 1
     assert len(scene.rules.refusals) == most
+
+
+def newest_cut(session: Session) -> int:
+    """The number of the newest pruning that still hides something, or of the newest fold if that is newer."""
+    hidden = (stack for altered in session.log.altered.values() for stack in altered.hidden_by.values())
+    return max((session.log.checkpoint_sequence, *(hiding.by for stack in hidden for hiding in stack)))
 
 
 @through("Session", also=tuple(WAYS))
@@ -264,7 +272,7 @@ def test_the_agent_works_through(model: str, most: int, tmp_path: Path) -> None:
     assert ending == "done"
     assert thinker.replies == STEPS
     assert len(scene.rules.refusals) == most
-    assert scene.folds >= 3
+    assert scene.cuts >= 3
 
 
 def through_agent(scene: Scene, folder: Path) -> str:
@@ -311,7 +319,7 @@ def test_a_session_remembers_in_another_process(tmp_path: Path) -> None:
 
 
 SHORT_STEPS = 20
-"""Enough steps for a first fold."""
+"""Enough steps for a first cut."""
 
 
 def test_one_refusal_teaches_all_sessions_of_an_account(tmp_path: Path) -> None:
@@ -325,7 +333,7 @@ def test_one_refusal_teaches_all_sessions_of_an_account(tmp_path: Path) -> None:
         scene = Scene(AnthropicRules(Thinker()), model, steps=SHORT_STEPS, settings=own)
         with open_store(str(place)) as store:
             worker = through_session(scene, store, f"s{number}")
-        assert (worker.refused, scene.folds > 0) == (0, True)
+        assert (worker.refused, scene.cuts > 0) == (0, True)
         refused.append(len(scene.rules.refusals))
 
     assert refused == [1, 0, 1, 1, 0, 0]

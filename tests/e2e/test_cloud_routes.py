@@ -10,9 +10,10 @@ import anthropic
 import httpx2
 import pytest
 from msgspec.structs import replace
+from tests.support.policies import FOLDS, FOLDS_SETTING
 
 from infold import SessionSettings, wrap
-from infold.core.events import Compacted, Event, NotManaged, Rejected
+from infold.core.events import Compacted, Event, NotManaged, Pruned, Rejected
 from infold.formats.registry import builder_for
 from infold.formats.requests import model_in_path
 from infold.testing.anthropic_rules import AnthropicRules
@@ -49,12 +50,12 @@ def vertex(url: str) -> Client:
 
 @contextmanager
 def managed(way: str, make: Callable[[str], Client], script: Any, events: list[Event]) -> Iterator[Client]:
-    """A client whose requests are managed by `wrap` or by the gateway."""
+    """A client whose requests are managed by `wrap` or by the gateway, and folded if they do not fit."""
     with ScriptedServer(script) as server:
         if way == "wrap":
-            yield wrap(make(server.url), SessionSettings(window=WINDOW, on_event=events.append))
+            yield wrap(make(server.url), SessionSettings(window=WINDOW, policy=FOLDS, on_event=events.append))
             return
-        stage = Stage(server.url, window=WINDOW)
+        stage = Stage(server.url, window=WINDOW, variables=FOLDS_SETTING)
         with serving(stage.app) as url:
             yield make(url)
         events += stage.events
@@ -147,7 +148,7 @@ def _frame(event: bytes) -> bytes:
 
 
 def test_a_stream_of_bedrock_is_passed_on_and_recorded() -> None:
-    """B32: frames reach the client as they came, and replies are recorded from them: nothing is refused over several folds."""
+    """B32: frames reach the client as they came, and replies are recorded from them: nothing is refused over several cuts."""
     rules, events = AnthropicRules(Thinker(), binds=True), list[Event]()
     path = f"/model/{BEDROCK}/invoke-with-response-stream"
     headers = {"authorization": "Bearer k"}
@@ -171,7 +172,7 @@ def test_a_stream_of_bedrock_is_passed_on_and_recorded() -> None:
 
     assert (worker.refused, len(rules.refusals)) == (0, 1)
     assert max(len(request.kept) for request in rules.requests[30:]) >= 3
-    assert sum(isinstance(event, Compacted) for event in events) >= 2
+    assert sum(isinstance(event, Compacted | Pruned) for event in events) >= 2
     assert len(list(live)) == 1
 
 

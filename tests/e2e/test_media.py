@@ -9,6 +9,7 @@ from typing import Any
 
 import anthropic
 import pytest
+from tests.support.policies import FOLDS, FOLDS_SETTING
 
 from infold import SessionSettings, wrap
 from infold.core.events import Compacted, Event
@@ -57,10 +58,10 @@ def test_a_folded_image_is_listed_and_recalled(way: str, tmp_path: Path) -> None
     with ScriptedServer(works) as server, SqliteStore(place) as store:
         bare = anthropic.Anthropic(base_url=server.url, api_key="k", max_retries=0)
         if way == "wrap":
-            settings = SessionSettings(window=WINDOW, on_event=events.append)
+            settings = SessionSettings(window=WINDOW, policy=FOLDS, on_event=events.append)
             _work(wrap(bare, settings, store=store))
         else:
-            stage = Stage(server.url, store=store, window=WINDOW)
+            stage = Stage(server.url, store=store, window=WINDOW, variables=FOLDS_SETTING)
             with serving(stage.app) as url:
                 _work(anthropic.Anthropic(base_url=url, api_key="k", max_retries=0))
             events += stage.events

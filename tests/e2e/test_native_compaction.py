@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import anthropic
 import openai
 import pytest
+from tests.support.policies import FOLDS
 
 from infold import AsyncSession, Session, SessionSettings, open_store, wrap
 from infold.agent.agents import BUILD
@@ -423,7 +424,7 @@ def test_openais_compaction_is_sent_with_the_ledger(tmp_path: Path) -> None:
     tools: list[Any] = [{"type": "function", "name": "shell", "parameters": {"type": "object"}}]
     with ScriptedServer(model) as server:
         inner = openai.OpenAI(base_url=f"{server.url}/v1", api_key="k", max_retries=0)
-        settings = SessionSettings(window=WINDOW, native="always", on_event=events.append)
+        settings = SessionSettings(window=WINDOW, policy=FOLDS, native="always", on_event=events.append)
         client = wrap(inner, settings, store=store, session="s")
         for _ in range(32):
             reply = client.responses.create(

@@ -7,6 +7,7 @@ from threading import Event
 
 import pytest
 from msgspec.structs import replace
+from tests.support.policies import FOLDS
 
 from infold.core.entries import Handle, MessageEntry, Pin, Pruning
 from infold.core.messages import AssistantMessage, MessageId, SessionId, ToolCallPart
@@ -27,7 +28,8 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed; on Debian: apt-get install chromium"),
 ]
 
-SMALL = replace(SETTINGS, window=16_000)
+SMALL = replace(SETTINGS, window=16_000, policy=FOLDS)
+PRUNING = replace(SMALL, policy="infold")
 PHONE: ViewportSize = {"width": 390, "height": 844}
 HOSTILE = (
     "<script>document.title='taken over'</script><img src=x onerror=\"document.title='taken over'\"> \u202egpj.exe"
@@ -350,6 +352,24 @@ def test_a_compaction_is_undone(page: Page, begun: Begun) -> None:
     expect(page.locator("#chart .mark.compaction.undone")).to_have_count(1)
     expect(page.locator("#chart .mark.compaction:not(.undone)")).to_have_count(before - 1)
     expect(page.locator("#log .row").first).to_contain_text("undone")
+
+
+def test_a_pruning_is_opened_and_undone(page: Page, url: str, store: SqliteStore) -> None:
+    """B1, B20: what became stubs is told, listed and drawn; an opened one leads to what it hid, and one press shows it again."""
+    Player(store, "pruned", PRUNING).play(12)
+    address = f"{url}/sessions/{encode_key(SessionKey('', SessionId('pruned')))}"
+    page.goto(address)
+    expect(page.locator("#account")).to_contain_text("In 12 requests infold shortened old parts of this session")
+    expect(page.locator("#chart .mark.pruning:not(.undone)")).to_have_count(1)
+    page.locator("#changes li.pruning a").first.click()
+    expect(page.locator("main")).to_contain_text("became stubs")
+    page.locator(".hidden-parts a").first.click()
+    expect(page.locator("h1")).to_contain_text("Tool")
+    page.goto(address)
+    page.locator("#log .row.pruning button").click()
+
+    expect(page.locator(".notice")).to_contain_text("Undone")
+    expect(page.locator("#chart .mark.pruning.undone")).to_have_count(1)
 
 
 def test_a_session_is_compacted_by_hand(page: Page, begun: Begun) -> None:

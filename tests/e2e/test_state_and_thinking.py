@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tests.support.policies import FOLDS
 from tests.support.state import (
     TOOLS,
     Item,
@@ -15,7 +16,8 @@ from tests.support.state import (
 )
 
 from infold import Session, SessionSettings, open_store
-from infold.core.events import Compacted, Event
+from infold.core.events import Compacted, Event, Pruned
+from infold.core.policy import INFOLD, Policy
 from infold.core.summary_request import SummaryRequest
 from infold.testing import AnthropicRefusal, AnthropicRules, Say
 from infold.testing.script import ScriptedRequest
@@ -50,10 +52,12 @@ def body_of(messages: list[Any], **fields: Any) -> Item:
     return {"model": MODEL, "max_tokens": 400, "tools": TOOLS, "messages": messages, **fields}
 
 
-@pytest.mark.parametrize("native", ["auto", "always", "never"])
-def test_state_is_in_force_whoever_compacts(native: Any) -> None:
-    """B32, B33: over ten compactions, by infold or by the provider, tools and system texts are the client's, and at most one
-    request is refused."""
+@pytest.mark.parametrize(
+    ("native", "policy"), [("auto", INFOLD), ("always", INFOLD), ("never", INFOLD), ("never", FOLDS)]
+)
+def test_state_is_in_force_whoever_compacts(native: Any, policy: Policy) -> None:
+    """B32, B33: over ten folds or prunings, by infold or by the provider, tools and system texts are the client's, and at most
+    one request is refused."""
     rules, events = AnthropicRules(model), list[Event]()
 
     def summarise(request: SummaryRequest) -> Item | str:
@@ -62,9 +66,9 @@ def test_state_is_in_force_whoever_compacts(native: Any) -> None:
         asked = {"type": "summarize", "instructions": request.instructions}
         return rules.reply(body_of(list(request.items), compaction=asked), betas=BETAS)
 
-    given = {"native": native, "offers_native": True, "format": "anthropic-messages"}
-    settings = SessionSettings(model=MODEL, window=WINDOW, summariser=summarise, on_event=events.append, **given)
-    session = Session(open_store("memory"), "s", settings)
+    given: dict[str, Any] = {"native": native, "offers_native": True, "format": "anthropic-messages"}
+    given |= {"policy": policy, "summariser": summarise, "on_event": events.append}
+    session = Session(open_store("memory"), "s", SessionSettings(model=MODEL, window=WINDOW, **given))
     items: list[Item] = [{"role": "user", "content": "Look after the orchard. Never cut a healthy branch."}]
     for number in range(STEPS):
         ready = session.prepare(items, tools=TOOLS, output_tokens=400)
@@ -90,6 +94,7 @@ def test_state_is_in_force_whoever_compacts(native: Any) -> None:
         items += [DATED[number]] if number in DATED else []
 
     compacted = [event for event in events if isinstance(event, Compacted)]
-    assert len(compacted) >= 10
+    assert len([event for event in events if isinstance(event, Compacted | Pruned)]) >= 10
+    assert any(isinstance(event, Pruned) for event in events) == (native == "never" and policy is INFOLD)
     assert any(event.native for event in compacted) == (native != "never")
     assert len(rules.refusals) <= 1

@@ -9,9 +9,11 @@ import httpx2
 import pytest
 from google import genai
 from google.genai import types
+from tests.support.policies import FOLDS, FOLDS_SETTING
 
 from infold import SessionSettings, wrap
-from infold.core.events import Compacted, Event, FailedOpen, NotManaged, Rejected
+from infold.core.events import Compacted, Event, FailedOpen, NotManaged, Pruned, Rejected
+from infold.core.policy import INFOLD, Policy
 from infold.errors import UsageError
 from infold.formats.registry import builder_for
 from infold.stores.memory import MemoryStore
@@ -55,6 +57,18 @@ class Worker:
             if self._left > 0
             else Say("Done.")
         )
+
+
+each_way = pytest.mark.parametrize("policy", [INFOLD, FOLDS], ids=["prunes", "folds"])
+
+
+def check_cuts(worker: Worker, events: list[Event], policy: Policy) -> None:
+    """Check that room was made several times, and that each fold has a summary of the worker's."""
+    folds = [event for event in events if isinstance(event, Compacted)]
+    prunings = [event for event in events if isinstance(event, Pruned)]
+
+    assert worker.summaries == len(folds)
+    assert len(folds if policy is FOLDS else prunings) >= 2
 
 
 def converse_loop(ask: Callable[[list[Item]], Item]) -> list[Item]:
@@ -109,13 +123,14 @@ def streamed(client: Any, **fields: Any) -> Item:
 
 @pytest.mark.parametrize("ask", [whole, streamed])
 @pytest.mark.parametrize("binds", [False, True])
-def test_a_boto3_client_stays_inside_the_window(ask: Callable[..., Item], binds: bool) -> None:
+@each_way
+def test_a_boto3_client_stays_inside_the_window(ask: Callable[..., Item], binds: bool, policy: Policy) -> None:
     """B44: whole or streamed, each request of a boto3 client fits, is signed and acceptable, and has the user's rule."""
     worker, events = Worker(), list[Event]()
     rules = ConverseRules(worker, binds=binds)
     with ScriptedServer(rules) as server:
         client = boto3_client(server.url)
-        wrapped = wrap(client, SessionSettings(window=WINDOW, on_event=events.append))
+        wrapped = wrap(client, SessionSettings(window=WINDOW, policy=policy, on_event=events.append))
         messages = converse_loop(lambda items: ask(wrapped, messages=items, system=SYSTEM, toolConfig=TOOLS))
         wrapped.close()
 
@@ -125,7 +140,7 @@ def test_a_boto3_client_stays_inside_the_window(ask: Callable[..., Item], binds:
     assert len(worker.requests) == STEPS
     assert all(request.tokens <= WINDOW and RULE in str(request.body) for request in worker.requests)
     assert all(request.headers["authorization"].startswith("AWS4-HMAC-SHA256") for request in server.requests)
-    assert worker.summaries == sum(isinstance(event, Compacted) for event in events) >= 2
+    check_cuts(worker, events, policy)
     assert not any(isinstance(event, FailedOpen | NotManaged) for event in events)
 
 
@@ -188,12 +203,13 @@ def test_a_stream_of_boto3_may_be_left() -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_the_gateway_manages_converse(stream: bool) -> None:
+@each_way
+def test_the_gateway_manages_converse(stream: bool, policy: Policy) -> None:
     """B43: Converse with a bearer key is kept inside the window, whole and in Amazon's framing."""
     worker, path = Worker(), f"/model/{CLAUDE}/converse{'-stream' if stream else ''}"
     rules = ConverseRules(worker, binds=True)
     with ScriptedServer(rules) as server:
-        stage = Stage(server.url, window=WINDOW)
+        stage = Stage(server.url, window=WINDOW, variables=FOLDS_SETTING if policy is FOLDS else {})
         with serving(stage.app) as url, httpx2.Client(base_url=url, timeout=60) as client:
 
             def ask(items: list[Item]) -> Item:
@@ -211,7 +227,7 @@ def test_the_gateway_manages_converse(stream: bool) -> None:
 
     assert len(rules.refusals) == 1
     assert all(request.tokens <= WINDOW and RULE in str(request.body) for request in worker.requests)
-    assert worker.summaries == sum(isinstance(event, Compacted) for event in stage.events) >= 2
+    check_cuts(worker, stage.events, policy)
 
 
 def test_a_signed_converse_request_is_relayed() -> None:
@@ -292,11 +308,15 @@ async def google_async(client: genai.Client, contents: list[types.Content]) -> t
 
 
 @pytest.mark.parametrize("ask", [google_whole, google_streamed, google_async])
-def test_a_google_client_stays_inside_the_window(ask: Callable[[genai.Client, list[types.Content]], Any]) -> None:
+@each_way
+def test_a_google_client_stays_inside_the_window(
+    ask: Callable[[genai.Client, list[types.Content]], Any], policy: Policy
+) -> None:
     """B44: whole, streamed or async, each request of a google-genai client fits and has the user's rule."""
     worker, events = Worker(), list[Event]()
     with ScriptedServer(worker) as server, asyncio.Runner() as runner:
-        wrapped = wrap(google_client(server.url), SessionSettings(window=WINDOW, on_event=events.append))
+        settings = SessionSettings(window=WINDOW, policy=policy, on_event=events.append)
+        wrapped = wrap(google_client(server.url), settings)
         is_async = ask is google_async
         google_loop(lambda contents: runner.run(ask(wrapped, contents)) if is_async else ask(wrapped, contents))
         runner.run(wrapped.aio.aclose())
@@ -305,7 +325,7 @@ def test_a_google_client_stays_inside_the_window(ask: Callable[[genai.Client, li
     assert type(wrapped) is genai.Client
     assert len(worker.requests) == STEPS
     assert all(request.tokens <= WINDOW and RULE in str(request.body) for request in worker.requests)
-    assert worker.summaries == sum(isinstance(event, Compacted) for event in events) >= 2
+    check_cuts(worker, events, policy)
     assert not any(isinstance(event, FailedOpen | NotManaged) for event in events)
 
 

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import anthropic
+from tests.support.policies import FOLDS, FOLDS_SETTING
 
 from infold import AsyncSession, Session, SessionSettings, fit, open_store, wrap
-from infold.core.events import Compacted, Event, Rejected
+from infold.core.events import Compacted, Event, Pruned, Rejected
+from infold.core.policy import INFOLD, Policy
 from infold.ports import FullStore
 from infold.testing.anthropic_rules import BINDING_BETA, AnthropicRefusal, AnthropicRules, CheckedRequest
 from infold.testing.script import Say, ScriptedAnswer, ScriptedRequest, Send, WireReply, count_usage
@@ -152,7 +154,8 @@ def _output(call: Item) -> str:
 class Scene:
     """A provider with its rules, and what the client asks of it; `model` may change with the step.
 
-    `settings` are the session's own, over those that follow from the scene; the gateway takes none.
+    `settings` are the session's own, over those that follow from the scene; the gateway takes none. `prunes`: whether stubs
+    for old results may make room, too.
     """
 
     rules: AnthropicRules
@@ -162,6 +165,7 @@ class Scene:
     streams: bool = False
     steps: int = STEPS
     settings: Item = field(default_factory=dict)
+    prunes: bool = True
     window_tokens: int | None = None
     events: list[Event] = field(default_factory=list)
 
@@ -187,7 +191,13 @@ class Scene:
 
     def shared_settings(self, **given: Any) -> SessionSettings:
         """The settings of a wrapped client, whose requests say the rest."""
-        return SessionSettings(**{"window": WINDOW, "on_event": self.events.append, **given, **self.settings})
+        own = {"window": WINDOW, "policy": self.policy, "on_event": self.events.append}
+        return SessionSettings(**{**own, **given, **self.settings})
+
+    @property
+    def policy(self) -> Policy:
+        """What makes room, and when."""
+        return INFOLD if self.prunes else FOLDS
 
     def server(self) -> ScriptedServer:
         """The provider on a socket."""
@@ -202,6 +212,11 @@ class Scene:
     def folds(self) -> int:
         """How often the history was folded."""
         return sum(isinstance(event, Compacted) for event in self.events)
+
+    @property
+    def cuts(self) -> int:
+        """How often something old left the view: the history was folded, or results became stubs."""
+        return self.folds + sum(isinstance(event, Pruned) for event in self.events)
 
     @property
     def rejections(self) -> int:
@@ -226,10 +241,11 @@ Way: TypeAlias = Callable[[Scene], Worker]
 def through_fit(scene: Scene) -> Worker:
     """`fit` before every request."""
     stated = scene.session_settings(0).bound_thinking
+    settings: Item = {"window": WINDOW, "policy": scene.policy, "bound_thinking": stated}
 
     def ask(worker: Worker) -> Item:
         model = scene.model_at(worker.step)
-        fitted = fit(worker.items, model=model, window=WINDOW, system=SYSTEM, tools=TOOLS, bound_thinking=stated)
+        fitted = fit(worker.items, model=model, system=SYSTEM, tools=TOOLS, **settings)
         return scene.ask(worker, fitted.messages)
 
     return Worker(scene.steps).run(ask)
@@ -312,7 +328,7 @@ def through_async_wrap(scene: Scene) -> Worker:
 def through_gateway(scene: Scene) -> Worker:
     """An ordinary client behind the gateway."""
     with scene.server() as server:
-        stage = Stage(server.url, window=WINDOW)
+        stage = Stage(server.url, window=WINDOW, variables={} if scene.prunes else FOLDS_SETTING)
         with serving(stage.app) as url, client_of(url) as client:
             worker = Worker(scene.steps).run(lambda worker: ask_client(client, scene, worker))
         scene.events += stage.events

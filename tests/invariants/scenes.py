@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from msgspec.structs import replace
+from tests.support.policies import FOLDS
 
 from infold import Ready, Session, SessionSettings
 from infold.core.budget import Window, budget_for
@@ -27,7 +28,7 @@ from infold.core.messages import (
     calls_of,
     results_of,
 )
-from infold.core.policy import INFOLD, PRESETS, preset
+from infold.core.policy import INFOLD, PRESETS, Policy, preset
 from infold.core.summary_request import SummaryRequest
 from infold.core.tokens import measure
 from infold.formats.codec import Decoded
@@ -45,6 +46,7 @@ __all__ = [
     "compactions",
     "conversation",
     "each_preset",
+    "each_way",
     "each_wire",
     "infold_at",
     "opened",
@@ -69,6 +71,7 @@ EXAMPLES = settings(
 )
 
 each_preset = pytest.mark.parametrize("name", sorted(PRESETS))
+each_way = pytest.mark.parametrize("policy", [INFOLD, FOLDS], ids=["prunes or folds", "folds"])
 each_wire = pytest.mark.parametrize("wire", FORMATS, ids=lambda wire: wire.name)
 
 
@@ -144,7 +147,7 @@ class Notetaker:
 
 
 def opened(
-    name: str = "infold",
+    policy: str | Policy = "infold",
     wire: WireFormat | None = None,
     *,
     window: int = 8_192,
@@ -152,10 +155,10 @@ def opened(
     store: FullStore | None = None,
     events: list[Event] | None = None,
 ) -> Session:
-    """A session of that preset on a store, by default one of its own."""
+    """A session under that policy on a store, by default one of its own."""
     told = SessionSettings(
         window=window,
-        policy=name,
+        policy=policy,
         summariser=notes,
         format=None if wire is None else wire.name,
         on_event=None if events is None else events.append,

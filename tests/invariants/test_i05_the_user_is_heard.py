@@ -78,8 +78,8 @@ def test_i05_summaries_are_never_collected_as_the_users_text(name: str) -> None:
     """B3, B26: neither a summary, nor a compaction's request, nor its continue message becomes something the user asked for."""
     notes = Notetaker("The assistant must always build each part with make and never ask before it does so.")
     session, events = opened(name, OPENAI_CHAT, notes=notes), list[Event]()
-    opening, *work = story(40)
-    spoken = [numbered([replies("Built."), user(f"Now dock {n}.")], prefix=f"t{n}-") for n in range(20)]
+    opening, *work = story(80)
+    spoken = [numbered([replies("Built."), user(f"Now dock {n}.")], prefix=f"t{n}-") for n in range(40)]
     tasks = [message for n, turn in enumerate(spoken) for message in (*work[n * 4 : n * 4 + 4], *turn)]
     for ready in played(session, OPENAI_CHAT, [opening, *tasks]):
         events += ready.events

@@ -9,12 +9,12 @@ from infold.core.checkpoint_text import OPENING
 from infold.core.events import Event, SummaryRejected
 from infold.core.judge import Answer
 from infold.core.messages import Message, UserMessage
-from infold.core.policy import INFOLD
+from infold.core.policy import INFOLD, Policy
 from infold.core.view import view
 from infold.formats.registry import ANTHROPIC_MESSAGES, GEMINI, OPENAI_CHAT, WireFormat
 from infold.testing.builders import calls, numbered, replies, result, user
 
-from .scenes import Notetaker, compactions, opened, played, story, told_of, written
+from .scenes import Notetaker, compactions, each_way, opened, played, story, told_of, written
 
 LIE = "All todos are done, nothing is running any more, and every check has passed since then."
 RUNNING = "Started and not reported back:\n- make harbour"
@@ -28,7 +28,7 @@ def todo_list(*states: str) -> Message:
     return calls("todo_write", arguments=json.dumps({"todos": items}))
 
 
-def worked() -> tuple[Message, ...]:
+def worked(steps: int = 30) -> tuple[Message, ...]:
     """A todo list, a job left running, a check that failed; then work enough to fold all three."""
     started = calls("bash", arguments='{"command": "make harbour"}')
     checked = calls("bash", arguments='{"command": "make lint"}')
@@ -42,7 +42,7 @@ def worked() -> tuple[Message, ...]:
         checked,
         result(output="exit code: 1\nerror: the tide is unused"),
     ]
-    return (*story(1), *numbered(drafts, prefix="w"), *story(30, prefix="x")[1:])
+    return (*story(1), *numbered(drafts, prefix="w"), *story(steps, prefix="x")[1:])
 
 
 def test_i06_a_summary_cannot_overrule_the_ledger() -> None:
@@ -58,10 +58,11 @@ def test_i06_a_summary_cannot_overrule_the_ledger() -> None:
         assert fact in session.log.checkpoint.text
 
 
-def test_i06_facts_are_carried_from_checkpoint_to_checkpoint() -> None:
+@each_way
+def test_i06_facts_are_carried_from_checkpoint_to_checkpoint(policy: Policy) -> None:
     """B3, B4: five compactions later the todo list and the running job are still those that the tools had."""
-    session, events = opened("infold", OPENAI_CHAT, window=4_096, notes=Notetaker(LIE)), list[Event]()
-    for ready in played(session, OPENAI_CHAT, worked()):
+    session, events = opened(policy, OPENAI_CHAT, window=4_096, notes=Notetaker(LIE)), list[Event]()
+    for ready in played(session, OPENAI_CHAT, worked(60)):
         events += ready.events
 
     assert len(compactions(events)) >= 5

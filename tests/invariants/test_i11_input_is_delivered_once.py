@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from infold.core.entries import Checkpoint, MessageEntry
 from infold.core.events import Event
 from infold.core.messages import MessageId, SessionId, is_compaction_request, text_of
-from infold.core.policy import INFOLD
+from infold.core.policy import INFOLD, Policy
 from infold.core.summary_request import SummaryRequest
 from infold.core.view import view
 from infold.errors import OrphanResult, StoreConflict
@@ -33,6 +33,7 @@ from .scenes import (
     compactions,
     conversation,
     each_preset,
+    each_way,
     each_wire,
     opened,
     pair_faults,
@@ -99,12 +100,13 @@ def test_i11_what_was_said_before_the_summary_was_done_is_not_folded(kept: str |
     assert not any(is_compaction_request(placed.message) for placed in log.live)
 
 
+@each_way
 @each_wire
-def test_i11_a_loop_that_was_cut_into_goes_on(wire: WireFormat) -> None:
+def test_i11_a_loop_that_was_cut_into_goes_on(wire: WireFormat, policy: Policy) -> None:
     """B21: a compaction inside a tool loop leaves the newest step whole and last, so that the model just goes on."""
     store, events = MemoryStore(), list[Event]()
-    session_ = opened("infold", wire, window=4_096, store=store, notes=Notetaker())
-    told = story(40)
+    session_ = opened(policy, wire, window=4_096, store=store, notes=Notetaker())
+    told = story(60)
     for number, ready in enumerate(played(session_, wire, told)):
         events += ready.events
         newest = wire.encode_new(told[2 * number])

@@ -8,6 +8,7 @@ import os
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from tests.support.working_agent import FORMATS, PLANS, Agent, Bring, Plan, check_kept
 
 pytestmark = pytest.mark.slow
@@ -33,6 +34,14 @@ def test_no_request_is_refused(name: str, plan: Plan) -> None:
 
 @pytest.mark.parametrize("name", FORMATS)
 @EXAMPLES
+@given(plan=PLANS)
+def test_no_request_is_refused_without_pruning(name: str, plan: Plan) -> None:
+    """B52: nor where nothing but folds makes room."""
+    work_through(name, replace(plan, prunes=False))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@EXAMPLES
 @given(plan=PLANS, each=st.integers(2, 9))
 def test_a_request_without_tools_has_no_kept_calls(name: str, plan: Plan, each: int) -> None:
     """B52: where a request offers no tools, the view has no kept steps, and neither have later ones before the next fold."""
@@ -50,7 +59,7 @@ BUSY = ("says and runs", "reads", "fails", "edits", "passes", "parallel", "short
 @pytest.mark.parametrize("name", FORMATS)
 def test_the_law_is_put_to_the_test(name: str, brings: Bring) -> None:
     """B52: ten folds are made, and each keeps steps; signed ones too."""
-    agent = work_through(name, Plan(BUSY, brings))
+    agent = work_through(name, Plan(BUSY, brings, prunes=False))
 
     assert agent.folds == 10
     assert agent.kept >= 20

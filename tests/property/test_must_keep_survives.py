@@ -3,6 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.play import play
+from tests.support.policies import FOLDS
 from tests.support.strategies import histories, infold_situations
 
 from infold.core.budget import Window, budget_for
@@ -12,7 +13,8 @@ from infold.core.events import Clipped, InstructionStubbed
 from infold.core.gauge import PlanInputs
 from infold.core.ledger import sentences
 from infold.core.messages import Message, TextPart, UserMessage, text_of
-from infold.core.policy import INFOLD
+from infold.core.plan import Fold, Prune
+from infold.core.policy import INFOLD, Policy
 from infold.core.view import view
 from infold.testing.builders import calls, log_of, numbered, replies, result, user
 
@@ -32,22 +34,25 @@ RULES = (
     st.lists(st.sampled_from(RULES), min_size=1, max_size=3, unique=True),
     st.sampled_from((4_096, 8_192, 32_000)),
     st.integers(0, 3),
+    st.sampled_from((INFOLD, FOLDS)),
 )
-def test_instructions_survive_ten_folds(first: str, later: list[str], window: int, every: int) -> None:
-    """B2, B3: after ten folds the first request, the latest request and each rule are in the request word for word."""
-    inputs = PlanInputs(INFOLD, budget_for(Window(window), INFOLD), overhead_tokens=200)
+def test_instructions_survive_ten_folds(first: str, later: list[str], window: int, every: int, policy: Policy) -> None:
+    """B2, B3: after ten folds the first request, the latest request and each rule are in the request word for word; and after
+    ten prunings or folds where stubs may do."""
+    inputs = PlanInputs(policy, budget_for(Window(window), policy), overhead_tokens=200)
     opening = f"Port the parser to the new interface. {first}"
     history = long_session(opening, later, window, every)
-    folds = 0
+    counted = Fold if policy is FOLDS else Fold | Prune
+    cuts = 0
     for played in play(log_of(()), history, inputs):
-        folds += sum(type(step).__name__ == "Fold" for step in played.compaction.steps)
+        cuts += sum(isinstance(step, counted) for step in played.compaction.steps)
         sent = "\n".join(text_of(message) for message in played.request)
         newest = played.compaction.log.live[-1].message
         said = [text_of(message) for message in history[: history.index(newest) + 1]]
         assert opening in sent
         for rule in later:
             assert rule in sent or not any(rule in text for text in said)
-    assert folds >= 10
+    assert cuts >= 10
 
 
 @settings(max_examples=60)

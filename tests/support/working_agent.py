@@ -34,7 +34,7 @@ class Plan(Struct, frozen=True):
 
     `signs_from` is the number of the reply that is the first to have signed thinking, at the beginning of a turn. With
     `skips_thinking` some replies have none, except those of Gemini, which signs each step. `binds`: the provider checks
-    what it signed. `learns`: that is not known before a refusal.
+    what it signed. `learns`: that is not known before a refusal. `prunes`: stubs for old results may make room, too.
     """
 
     kinds: tuple[str, ...]
@@ -47,6 +47,7 @@ class Plan(Struct, frozen=True):
     skips_thinking: bool = False
     binds: bool = False
     learns: bool = False
+    prunes: bool = True
 
 
 PLANS = st.builds(
@@ -87,7 +88,9 @@ class Agent:
         plan, own = self.plan, preset("infold").with_memory(self.plan.memory)
         settings = SessionSettings(
             window=plan.window,
-            policy=own.but(summary=own.summary.but(steps_share=plan.steps_share)),
+            policy=own.but(
+                summary=own.summary.but(steps_share=plan.steps_share), prune=own.prune.but(enabled=plan.prunes)
+            ),
             format=self.provider.wire.name,
             recall=plan.recall,
             bound_thinking=None if plan.learns else plan.binds and self.provider.wire.name in BINDING,

@@ -1,5 +1,6 @@
 """What the verbs that run the agent share: their options, opening the agent, asking for permission, and why a run ended."""
 
+import asyncio
 import logging
 import os
 import re
@@ -345,7 +346,8 @@ def exit_on_signals() -> Iterator[None]:
     """End the run on SIGTERM and SIGHUP as on an interrupt: everything so far is stored.
 
     A closed terminal often sends SIGHUP twice, so the second is ignored; if it is ignored already, as under nohup, it stays so. A
-    signal that arrives in a finaliser, where Python ignores exceptions, is sent again. An `OSError` after a signal is that of
+    signal that arrives in a finaliser, where Python ignores exceptions, is sent again. An event loop ends between two of its
+    callbacks: raised within one, the exception could leave a task that waits for ever. An `OSError` after a signal is that of
     writing to a terminal that is gone.
     """
     received: list[int] = []
@@ -353,7 +355,12 @@ def exit_on_signals() -> Iterator[None]:
     def end(number: int, _frame: FrameType | None) -> None:
         received.append(number)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        raise _Terminated(SIGNALLED + number)
+        ending = _Terminated(SIGNALLED + number)
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise ending from None
+        loop.call_soon_threadsafe(_raise, ending)
 
     def send_again(ignored: "sys.UnraisableHookArgs") -> None:
         if not isinstance(ignored.exc_value, _Terminated):
@@ -379,6 +386,10 @@ def exit_on_signals() -> Iterator[None]:
         sys.unraisablehook = before_hook
         for number in TERMINATING:
             signal.signal(number, before[number])
+
+
+def _raise(error: BaseException) -> None:
+    raise error
 
 
 # Asking at the terminal; without one, permission is refused.

@@ -219,7 +219,8 @@ def write_instructions(
 ) -> UserInstructions:
     """Return the user's words within that many tokens; other requests may take `more_tokens` in addition.
 
-    All but the rules have to do with `asked_tokens`.
+    All but the rules and the first and the latest request have to do with `asked_tokens`: an agent is lost without its task,
+    whatever else it sees.
 
     Half of the room is kept for rules, if they need it; where not all fit, prohibitions come before other rules. Behind a
     sentence stands what the user said later about the same thing, and an order for one turn stops being a rule once the
@@ -238,10 +239,12 @@ def write_instructions(
     kept_tokens = min(allowed_tokens // 2, writer.tokens_up_to(allowed_tokens, rules) + size(RULES))
     if whole + apart_tokens <= allowed_tokens:  # rules that stand in a request which is quoted whole need no room
         kept_tokens = min(kept_tokens, apart_tokens)
-    writer.left = min(allowed_tokens - kept_tokens, asked_tokens)
+    writer.left = allowed_tokens - kept_tokens
     writer.write(FIRST, () if first is None else (first,))
     writer.write(LATEST, () if latest is None or latest == first else (latest,))
-    asked_left = writer.left if asked_tokens < allowed_tokens else allowed_tokens
+    asked_left = allowed_tokens
+    if asked_tokens < allowed_tokens:
+        asked_left = max(asked_tokens // 3, min(allowed_tokens - kept_tokens, asked_tokens) - writer.tokens)
     writer.left = allowed_tokens - writer.tokens
     rules = writer.unsaid(reversed(rules))
     writer.write(RULES, rules, last=lambda quote: not forbids(quote.text))
@@ -587,7 +590,8 @@ class _Section(Struct, frozen=True):
 class TextRoom(Struct, frozen=True):
     """The tokens that a checkpoint's text may take.
 
-    `budget_tokens` in all; `must_keep_tokens` for the user's words, of which `asked_tokens` for those that are not rules;
+    `budget_tokens` in all; `must_keep_tokens` for the user's words, of which `asked_tokens` for those that are neither rules nor
+    the first or the latest request;
     `state_tokens` for changed files, todos, open errors, questions and jobs; `list_tokens` for the other lists, which give way
     to the user's words where both together are more than `shared_tokens`.
     """

@@ -6,7 +6,7 @@ deterministic compaction and one by a model differ only in their words.
 
 from collections.abc import Iterable, Iterator
 from itertools import takewhile
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -28,7 +28,7 @@ from infold.core.entries import (
 )
 from infold.core.events import Clipped, Compacted, Event, Exceeded, InstructionStubbed, Pruned
 from infold.core.extract import extract, index_of
-from infold.core.gauge import PlanInputs, estimated_tokens, open_calls_size, preset_tokens
+from infold.core.gauge import PlanInputs, Rates, estimated_tokens, open_calls_size, preset_tokens
 from infold.core.kept_steps import NO_STEPS, KeptSteps, OldSteps
 from infold.core.later_words import SentenceIndex
 from infold.core.ledger import EMPTY_LEDGER, EXCERPTS, Ledger, Quote, carry_state, merge
@@ -230,22 +230,50 @@ def apply_step(
         checkpoint, stubbed = checkpoint_for(log, step, inputs, now_ms=now_ms)
         entries = tuple(entries_for(checkpoint, log, inputs))
         return AppliedStep(log.extend(entries), entries, (compacted_event(log, checkpoint, inputs), *stubbed))
-    entry: Pruning | Clipping
-    if isinstance(step, Prune):
-        targets = step.plan.targets
-        entry = Pruning(targets, step.plan.freed_tokens, now_ms, excerpts_of(log, step.plan))
-    else:
-        targets, entry = tuple(clip.handle for clip in step.clips), Clipping(step.clips, now_ms)
+    entry = _hiding_entry(log, step, now_ms)
     after = log.append(entry)
+    targets = step.plan.targets if isinstance(step, Prune) else tuple(clip.handle for clip in step.clips)
     tokens = (estimated_tokens(log, inputs), estimated_tokens(after, inputs))
     uncached = _uncached_tokens(after, targets)
     outdated = log.shown_thinking - after.shown_thinking if after.binds_thinking else 0
-    if isinstance(entry, Pruning):
-        counted = preset_tokens(log, inputs.policy)
-        pruned = Pruned(log.session_id, targets, entry.freed_tokens, *tokens, step.reason, uncached, outdated, counted)
-        return AppliedStep(after, (entry,), (pruned,))
-    clipped = Clipped(log.session_id, targets, *tokens, step.reason, uncached, outdated)
-    return AppliedStep(after, (entry,), (clipped,))
+    if isinstance(step, Shorten):
+        clipped = Clipped(log.session_id, targets, *tokens, step.reason, uncached, outdated)
+        return AppliedStep(after, (entry,), (clipped,))
+    saving = _stated_saving(step.saving, inputs.rates)
+    pruned = Pruned(
+        log.session_id,
+        targets,
+        step.plan.freed_tokens,
+        *tokens,
+        step.reason,
+        uncached,
+        outdated,
+        preset_tokens(log, inputs.policy),
+        saving=saving.dollars,
+        saving_tokens=saving.tokens,
+        is_price_assumed=step.reason == "price" and saving.is_assumed,
+    )
+    return AppliedStep(after, (entry,), (pruned,))
+
+
+def _hiding_entry(log: Log, step: Prune | Shorten, now_ms: int | None) -> Pruning | Clipping:
+    if isinstance(step, Shorten):
+        return Clipping(step.clips, now_ms)
+    return Pruning(step.plan.targets, step.plan.freed_tokens, now_ms, excerpts_of(log, step.plan))
+
+
+class _StatedSaving(NamedTuple):
+    """A saving in US dollars, 0.0 if only the usual ratios of prices are known, and in tokens of uncached input."""
+
+    dollars: float
+    tokens: int
+    is_assumed: bool
+
+
+def _stated_saving(saving: float, rates: Rates | None) -> _StatedSaving:
+    is_assumed = rates is not None and rates.is_assumed
+    tokens = int(saving / rates.fresh) if rates is not None and rates.fresh else 0
+    return _StatedSaving(0.0 if is_assumed else saving / RATES_PER_TOKEN, tokens, is_assumed)
 
 
 def prune_now(log: Log, inputs: PlanInputs, *, now_ms: int | None = None) -> AppliedStep:
@@ -289,8 +317,7 @@ def checkpoint_for(
         folded = replace(folded, text=f"{folded.text}\n\n{EXCERPTS}")
     callers = caller_messages(log, cut)
     known = _known_by(log, callers)
-    rates = inputs.rates
-    is_assumed = rates is not None and rates.is_assumed
+    saving = _stated_saving(step.saving, inputs.rates)
     checkpoint = Checkpoint(
         text=folded.text,
         narrative=narrative,
@@ -314,8 +341,8 @@ def checkpoint_for(
         fingerprint=known.exact,
         outline=known.outline,
         unanswered=unanswered_calls(log, cut),
-        saving=0.0 if is_assumed else step.saving / RATES_PER_TOKEN,
-        saving_tokens=int(step.saving / rates.fresh) if rates is not None and rates.fresh else 0,
+        saving=saving.dollars,
+        saving_tokens=saving.tokens,
         state=state.messages,
         steps=kept.steps,
     )
@@ -517,7 +544,8 @@ LEAST_ROOM_TOKENS = 800
 """In a smaller room only a text stands: the user's words and what is open take it."""
 
 ASKED_SHARE = 0.28
-"""Share of the room for the user's words other than rules where kept steps want the rest."""
+"""Share of the room for the user's words other than rules where kept steps want the rest; the first and the latest request may
+take more."""
 
 STATE_SHARE = 0.15
 """Share of the room for changed files, todos, open errors, questions and jobs, whatever else wants it."""

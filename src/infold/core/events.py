@@ -13,7 +13,7 @@ class Pruned(Struct, frozen=True, tag_field="event", tag="pruned"):
     `tokens_before` and `tokens_after` are the view in the provider's tokens, as estimated, system prompt and tools included.
     `freed_tokens` is by the policy's own measure, stubs not subtracted; `counted_tokens` is the view before by that measure,
     if it is a preset's characters by four, else 0. `outdated_thinking` counts the messages whose thinking left the view,
-    because the model binds thinking to what precedes it.
+    because the model binds thinking to what precedes it. `saving`, `saving_tokens` and `is_price_assumed` as for a fold.
     """
 
     session_id: str
@@ -25,6 +25,9 @@ class Pruned(Struct, frozen=True, tag_field="event", tag="pruned"):
     uncached_tokens: int = 0
     outdated_thinking: int = 0
     counted_tokens: int = 0
+    saving: float = 0.0
+    saving_tokens: int = 0
+    is_price_assumed: bool = False
 
 
 class Clipped(Struct, frozen=True, tag_field="event", tag="clipped"):

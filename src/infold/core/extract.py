@@ -178,6 +178,9 @@ _COMPARED = ("<", ">", "+", "-", " ", "@@")
 _NOTIFIED = re.compile(r"<task-id>([^<]{1,80})</task-id>.{0,400}?<status>(\w+)</status>", re.DOTALL)
 """How Claude Code reports, in a message of the user's role, that a background job has ended."""
 
+_NOT_ASKED = "No response requested."
+"""What Claude Code writes in the model's place where it did not ask it."""
+
 _UNDER_WAY = ("running", "pending", "in_progress")
 
 _RUNNING = re.compile(
@@ -213,11 +216,19 @@ _ERROR = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 
+_NO_FAILURE = re.compile(r"^[ \t]*(?:\(pass\)|[✓✔√]|PASS(?:ED)?\b|(?:>[ \t]*)?\d+[ \t]*[│|]).*$", re.MULTILINE)
+"""Lines that name a test which passed, and lines of code that a compiler shows around an error."""
+
 _SAYS_LITTLE = re.compile(
     r"\W*(?:(?:error|failed|failure|fatal)\W*|traceback \(most recent call last\):.*|> \S+@\S+ .*|\$ .*)", re.IGNORECASE
 )
 """Lines that announce a failure or a program and do not say what failed."""
 
+
+_WRITES_TEXT = re.compile(
+    r"(?:^|[;&|({])[ \t]*(?:cat|tee)\b[^;&|<]*(?P<text><<-?[ \t]*(?P<quote>['\"]?)(?P<end>\w+)(?P=quote))"
+)
+"""The beginning of a here-document that is written to a file, or shown."""
 
 _EMPTY_COMMANDS = re.compile(r"(?: ;)+|;(?: ;)+")
 
@@ -278,14 +289,29 @@ def command_of(call: ToolCallPart, arguments: Arguments) -> str:
 def one_command_line(script: str) -> str:
     """Return a script on one line: without comments, and with a semicolon between commands on lines of their own.
 
-    Text in quotes and of a here-document only loses its line ends.
+    Text that is written to a file stands as "…": what is run after it says more. Text in quotes and of any other here-document
+    only loses its line ends.
     """
     if "\n" not in script and "#" not in script:
         return " ".join(script.split())
+    script = _without_written_text(script)
     commands, mark, document = script.partition("<<")
     lines = _SHELL_TEXT.sub(_on_one_line, commands.strip("\n"))
     line = _EMPTY_COMMANDS.sub(";", " ".join(f"{lines}{mark}{document}".split())).strip("; ")
     return line or " ".join(script.split())
+
+
+def _without_written_text(script: str) -> str:
+    if "<<" not in script:
+        return script
+    kept: list[str] = []
+    lines = iter(script.split("\n"))
+    for line in lines:
+        written = _WRITES_TEXT.search(line)
+        kept.append(line if written is None else f"{line[: written.start('text')]}…{line[written.end() :]}")
+        if written is not None:
+            next((one for one in lines if one.strip() == written["end"]), None)
+    return "\n".join(kept)
 
 
 def _on_one_line(found: re.Match[str]) -> str:
@@ -389,9 +415,10 @@ def _answers_no(command: str, output: str) -> bool:
 def failure_line(result: ToolResultPart) -> str:
     """Return the most informative line of a failed result.
 
-    The last named error; else the first line that mentions one; behind the heading of a traceback its last line.
+    The last named error; else the first line that mentions one; behind the heading of a traceback its last line. Tests that
+    passed, and lines of code, are not looked at.
     """
-    output = result.output[-20_000:]
+    output = _NO_FAILURE.sub("", result.output[-20_000:])
     named = _NAMED_ERROR.findall(output)
     if named:
         return str(named[-1]).strip()[:LONGEST_LINE]
@@ -636,7 +663,7 @@ class _Extractor:
                 self.decisions.append(Quote(handle, sentence))
             elif finds and not CONTINUES.match(_ASSENT.sub("", sentence, count=1)):
                 self.findings.append(Quote(handle, sentence))
-        if text.strip() and is_report:
+        if is_report and text.strip() not in ("", _NOT_ASKED):
             self.reports.append(Quote(handle, text.strip()[:LONGEST_REPORT]))
             last = sentences(text)[-1]
             self.question = Quote(handle, last) if last.rstrip("*_`\"')）」 ").endswith(("?", "？")) else None

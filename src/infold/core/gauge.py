@@ -52,7 +52,7 @@ class Rates(Struct, frozen=True):
 
 
 class CutForecast(Struct, frozen=True):
-    """Forecast of a cut made now.
+    """Forecast of a cut made now: a fold, or old results that become stubs.
 
     `after_tokens`: the request after it; `overhead_tokens` of that stay cached. `sent_tokens` were sent in `calls`
     calls since the last cut; `calls_before` is all calls of the session. Only calls whose replies were recorded count.
@@ -84,9 +84,30 @@ def expected_saving(forecast: CutForecast, rates: Rates) -> float:
     if forecast.view_tokens < LEAST_RATIO * forecast.after_tokens:
         is_due = forecast.is_cold and _is_due_soon(forecast)
         return max(0.0, _price_of_cut(forecast, rates, is_cold=False) - price) if is_due else 0.0
-    ahead = min(forecast.calls_before, MOST_CALLS_AHEAD) * surplus * rates.cached
     carried = max(0, forecast.sent_tokens - forecast.calls * forecast.after_tokens)
-    return max(0.0, ahead - price) if price < 0 or carried * rates.cached >= price else 0.0
+    return saving_ahead(forecast, rates) if price < 0 or carried * rates.cached >= price else 0.0
+
+
+def saving_ahead(forecast: CutForecast, rates: Rates) -> float:
+    """Return what a cut saves over the calls that are expected, less its price; 0.0 if that is more."""
+    surplus = forecast.view_tokens - forecast.after_tokens
+    ahead = min(forecast.calls_before, MOST_CALLS_AHEAD) * surplus * rates.cached
+    return max(0.0, ahead - _price_of_cut(forecast, rates, is_cold=forecast.is_cold))
+
+
+def cost_per_call(
+    forecast: CutForecast, rates: Rates, *, growth_tokens: float, until_tokens: int, calls_ahead: int
+) -> float:
+    """Return what a request costs after a cut, on average until the view has grown to that size again.
+
+    A view that does not grow so far in the calls ahead counts for these. Replies cost the same after every cut and are left out.
+    """
+    calls = (until_tokens - forecast.after_tokens) / max(1.0, growth_tokens)
+    calls = min(max(1.0, calls), max(1, calls_ahead))
+    carried = forecast.after_tokens + growth_tokens * calls / 2
+    stays_cached = 0 if forecast.is_cold else forecast.overhead_tokens
+    written = max(0, forecast.after_tokens - stays_cached) * (rates.fresh - rates.cached)
+    return (written + _price_of_summary(forecast, rates, is_cold=forecast.is_cold)) / calls + carried * rates.cached
 
 
 def _price_of_cut(forecast: CutForecast, rates: Rates, *, is_cold: bool) -> float:
@@ -97,12 +118,15 @@ def _price_of_cut(forecast: CutForecast, rates: Rates, *, is_cold: bool) -> floa
     reads the view at the full price.
     """
     if is_cold:
-        rewrite, read = (forecast.after_tokens - forecast.view_tokens) * rates.fresh, rates.fresh
+        rewrite = (forecast.after_tokens - forecast.view_tokens) * rates.fresh
     else:
-        rewritten = max(0, forecast.after_tokens - forecast.overhead_tokens)
-        rewrite, read = rewritten * (rates.fresh - rates.cached), rates.cached
-    asked = forecast.view_tokens * read if forecast.summary_tokens else 0.0
-    return rewrite + asked + forecast.summary_tokens * rates.output
+        rewrite = max(0, forecast.after_tokens - forecast.overhead_tokens) * (rates.fresh - rates.cached)
+    return rewrite + _price_of_summary(forecast, rates, is_cold=is_cold)
+
+
+def _price_of_summary(forecast: CutForecast, rates: Rates, *, is_cold: bool) -> float:
+    read = rates.fresh if is_cold else rates.cached
+    return forecast.view_tokens * read + forecast.summary_tokens * rates.output if forecast.summary_tokens else 0.0
 
 
 def _is_due_soon(forecast: CutForecast) -> bool:

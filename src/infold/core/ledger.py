@@ -263,6 +263,7 @@ _BEFORE_COMMAND = re.compile(r"\A(?:(?:if|while|until|then|do|else|time|!) +|[A-
 _LOOKUP = re.compile(
     r"(?:cat|sed -n|nl|head|tail|less|ls|ll|tree|find|fd|rg|[efz]?grep|ag|awk|cut|tr|sort|uniq|wc|pwd|cd|which|type|file|stat|du|"
     r"df|echo|printf|date|env|printenv|whoami|true|ps|pgrep|lsof|uname|hostname|realpath|readlink|basename|dirname|sleep|"
+    r"xargs (?:-\S+ )*(?:[efz]?grep|rg|cat|head|tail|wc|ls)|"
     r"done|fi|for \w+ in|command -v|git (?:-C \S+ |--no-pager )*(?:status|log|diff|show|branch|blame|grep|ls-files|fetch|"
     r"rev-parse|remote|worktree list|stash list)|gh (?:pr|issue|run) (?:list|view|diff|checks))"
     r"(?![\w-])(?!.*(?<![0-9&])>(?!&|\s*/dev/null))(?!.* -(?:delete|exec)\b)"

@@ -46,6 +46,7 @@ from infold.core.logged_message import (
     measures_of,
     media_bytes,
     show_in_message,
+    show_part,
     size_of_chosen,
     state_after,
 )
@@ -389,8 +390,10 @@ def hide_parts(log: "Log", entry: Pruning | Clipping) -> "Log":
         changed[sequence] = hide_in_message(
             messages[sequence], sequence, visible, by=log.next_sequence, before=before, rendering=log.rendering
         )
-    freed = {**log.freed, log.next_sequence: entry.freed_tokens} if isinstance(entry, Pruning) else log.freed
-    hidden = replace(skip_entry(log), altered=changed, freed=freed, altered_at=log.next_sequence, is_rejected=False)
+    hidden = replace(skip_entry(log), altered=changed, altered_at=log.next_sequence, is_rejected=False)
+    if isinstance(entry, Pruning):
+        freed = {**log.freed, log.next_sequence: entry.freed_tokens}
+        hidden = replace(hidden, freed=freed, calls_since=0, sent_since=0)
     return recompute_sums(replace(hidden, thinking_from=_thinking_from(log, wanted, untouched=not log.altered)))
 
 
@@ -417,11 +420,22 @@ def restore(log: "Log", sequence: int) -> "Log":
 
 
 def pin(log: "Log", entry: Pin) -> "Log":
-    """Return the log with a part pinned or released."""
+    """Return the log with a part pinned or released; a part that was pruned is shown again once it is pinned."""
     if log.find(entry.handle) is None and entry.handle not in log.pins:
         raise UnknownReference("part", entry.handle, remedy="pin a part that is in the view, by its handle")
     pins = log.pins | {entry.handle} if entry.pinned else log.pins - {entry.handle}
-    return replace(skip_entry(log), pins=pins)
+    pinned = replace(skip_entry(log), pins=pins)
+    sequence, position = split_handle(entry.handle)
+    hidden = log.altered.get(sequence)
+    if not entry.pinned or hidden is None or position not in hidden.hidden_by:
+        return pinned
+    logged, changed = log.at(sequence), dict(log.altered)
+    assert logged is not None
+    left = show_part(logged.message, sequence, changed.pop(sequence), position=position, rendering=log.rendering)
+    if left is not None:
+        changed[sequence] = left
+    shown = replace(pinned, altered=changed, altered_at=log.next_sequence)
+    return recompute_sums(replace(shown, thinking_from=_thinking_from(log, [sequence], untouched=not changed)))
 
 
 def reject(log: "Log", entry: Rejection) -> "Log":
@@ -503,7 +517,7 @@ class Log(Struct, frozen=True, eq=False):
     gross tokens; `altered_at` is the number of the newest entry that hid or showed anything. `pending` is a requested
     compaction that was not carried out yet. `attempts` counts checkpoints since a person last spoke. `calls` counts
     recorded replies, without those that arrived with a history; `calls_since` and `sent_since` count replies and sent
-    tokens since the newest checkpoint. `cut_off`: the newest reply ended for length and nothing was compacted since.
+    tokens since the newest checkpoint or pruning. `cut_off`: the newest reply ended for length and nothing was compacted since.
     `has_news`: something was added since the newest checkpoint. `is_rejected`: a provider refused the request and
     nothing was hidden or folded since. `limits` are learned from rejections. `carried` are calls of the folded head
     that may still be answered. `thinking_from`: sealed reasoning of messages numbered below it was created after other

@@ -87,15 +87,16 @@ def _one_interrupted(ruler: Ruler) -> int:
 _STUB = re.compile(r"\[(?:pruned|clipped): [\d,]+ characters|\[pruned(?:, failed)?(?:; \w+ \d+\.\d+)?\]")
 
 
-_WHOLE_STUB = re.compile(r"\[pruned: [\d,]+ characters[^\]\n]{0,200}\]")
+_WHOLE_STUB, _KEEPS_LINES = re.compile(r"\[pruned: [\d,]+ characters[^\]\n]{0,200}\]"), ", except these lines"
 """The stub of a result, as a caller brings it back that stores what it was given."""
 
 _KEPT_STUB = re.compile(r"\[pruned(?:, failed)?(?:; \w+ \d+\.\d+)?\](?:\n\[attached: [^\n]*\])*")
 """The stub of a kept step's result, with the lines of its media."""
 
 
-LONGEST_KEPT_VALUE = 400
-"""Characters of an argument's value that pruning leaves alone: names, paths and flags are shorter, contents longer."""
+LONGEST_KEPT_VALUE, LONGEST_EXCERPT = 400, 400
+"""Characters of an argument's value that pruning leaves alone: names, paths and flags are shorter, contents longer. And of the
+lines of a result that its stub keeps, at most."""
 
 
 _JSON_STRING = re.compile(r'"(?:[^"\\]++|\\.)*+"(?P<key>\s*+:)?')
@@ -122,12 +123,24 @@ def is_prunable(part: Part) -> bool:
     """Return whether pruning may hide this part: a completed result, or an unsealed call with a large value."""
     match part:
         case ToolResultPart():
-            is_stub = _WHOLE_STUB.fullmatch(part.output) or is_kept_stub(part.output)
-            return part.status == "completed" and not is_stub
+            return part.status == "completed" and not (is_result_stub(part.output) or is_kept_stub(part.output))
         case ToolCallPart():
             return len(part.arguments) > LONGEST_KEPT_VALUE and not part.provider_data
         case _:
             return False
+
+
+def is_result_stub(output: str) -> bool:
+    """Return whether a result is the stub of a pruned one, with the lines that it keeps."""
+    if not output.startswith("[pruned"):
+        return False
+    first, _, lines = output.partition("\n")
+    return _WHOLE_STUB.fullmatch(first) is not None and len(lines) <= (LONGEST_EXCERPT if _KEEPS_LINES in first else 0)
+
+
+def lines_of_stub(output: str) -> str:
+    """Return the lines that the stub of a pruned result keeps."""
+    return output.partition("\n")[2] if is_result_stub(output) else ""
 
 
 def is_kept_stub(output: str) -> bool:
@@ -184,7 +197,7 @@ def repeats_stub(part: Part, rendering: Rendering) -> bool:
 def _result_stub(part: ToolResultPart, handle: Handle, rendering: Rendering, excerpt: str) -> str:
     if rendering.stub:
         return rendering.stub
-    kept = ", except these lines" if excerpt else ""
+    kept = _KEEPS_LINES if excerpt else ""
     what = f"{len(part.output):,} characters of {part.tool or 'tool'} output{kept}"
     return "\n".join((f"[pruned: {what}{_hint(handle, rendering)}]", *((excerpt,) if excerpt else ())))
 
@@ -508,11 +521,23 @@ def show_in_message(
     message: Message, sequence: int, before: ShownMessage, *, by: int, rendering: Rendering
 ) -> ShownMessage | None:
     """Return the message without what entry `by` hid; `None` if no other entry hides a part of it."""
-    hidden_by: dict[int, tuple[HiddenBy, ...]] = {}
-    for position, stack in before.hidden_by.items():
-        left = tuple(hiding for hiding in stack if hiding.by != by)
-        if left:
-            hidden_by[position] = left
+    left = {at: tuple(hiding for hiding in stack if hiding.by != by) for at, stack in before.hidden_by.items()}
+    return _still_hidden(message, sequence, left, rendering)
+
+
+def show_part(
+    message: Message, sequence: int, before: ShownMessage, *, position: int, rendering: Rendering
+) -> ShownMessage | None:
+    """Return the message with the part at a position shown if it was pruned; `None` if no part of it is hidden any more."""
+    stack = before.hidden_by[position]
+    left = {**before.hidden_by, position: tuple(hiding for hiding in stack if isinstance(hiding.kept, Clip))}
+    return _still_hidden(message, sequence, left, rendering)
+
+
+def _still_hidden(
+    message: Message, sequence: int, left: Mapping[int, tuple[HiddenBy, ...]], rendering: Rendering
+) -> ShownMessage | None:
+    hidden_by = {position: stack for position, stack in left.items() if stack}
     return _shown_message(message, sequence, hidden_by, rendering) if hidden_by else None
 
 

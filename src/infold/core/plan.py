@@ -5,6 +5,7 @@ path; its policy decides which steps of the ladder it has. `compact.py` and the 
 *decide, carry out* ends: each prune, fold and clip leaves less that can be pruned, folded or clipped.
 """
 
+from itertools import takewhile
 from typing import TypeAlias
 
 from msgspec import Struct
@@ -13,15 +14,19 @@ from msgspec.structs import replace
 from infold.core.budget import is_overflow
 from infold.core.clip import choose_clips, choose_media
 from infold.core.cut import Cut, Room, choose_cut, has_ended_task, head_size, kept_size, native_cut
-from infold.core.entries import Checkpoint, Clip, Reason
+from infold.core.entries import Checkpoint, Clip, Reason, split_handle
 from infold.core.gauge import (
     LEAST_CALLS,
+    MOST_CALLS_AHEAD,
     CutForecast,
     Gauge,
     PlanInputs,
+    Rates,
+    cost_per_call,
     estimated_tokens,
     expected_saving,
     gauge,
+    saving_ahead,
     scaled_tokens,
     scaler,
 )
@@ -29,7 +34,7 @@ from infold.core.log import Log, size_of_state
 from infold.core.messages import AssistantMessage, ToolCallPart, is_compact
 from infold.core.policy import Policy, TailPolicy
 from infold.core.prune import PrunePlan, plan_prune
-from infold.core.tokens import Size
+from infold.core.tokens import Size, total_size
 
 LEAST_GAIN_SHARE = 0.05
 """A fold that frees less of the usable window than this does not justify breaking the cache, unless the request would
@@ -93,7 +98,7 @@ SUMMARY_GROWTH_TOKENS = 1_500
 """Forecast of the maximum growth of a checkpoint from one fold to the next; the tail takes what is left of its budget."""
 
 
-STUB_TOKENS = 24
+STUB_TOKENS, EXCERPT_TOKENS = 24, 60
 """Approximate size of a stub; used only to foresee whether pruning alone is enough."""
 
 
@@ -104,10 +109,11 @@ class Fits(Struct, frozen=True):
 
 
 class Prune(Struct, frozen=True):
-    """Hide these parts."""
+    """Hide these parts; `saving` as for a fold."""
 
     plan: PrunePlan
     reason: Reason
+    saving: float = 0.0
 
 
 class Summarise(Struct, frozen=True):
@@ -274,6 +280,12 @@ def _folds_for_price(inputs: PlanInputs) -> bool:
     return inputs.rates is not None and not inputs.rates.is_assumed
 
 
+USUAL_RATES = Rates(fresh=1.25, cached=0.1)
+"""Ratios by which pruning and folding are compared where nothing is known of the prices."""
+
+WORTH_OF_PRUNING = 1.1
+"""How much dearer requests after a pruning may be than after a fold: nothing that was said or called leaves the view."""
+
 LEAST_ASKED_SHARE = 0.5
 """Share of the trigger that must be reached before a compaction that the model asks for is carried out."""
 
@@ -304,10 +316,14 @@ def _saving(log: Log, inputs: PlanInputs) -> float:
     """Return the expected saving of a fold as deep as the policy makes it, at the rates; 0.0 if it does not pay."""
     if inputs.rates is None or log.calls < LEAST_CALLS:
         return 0.0
+    return expected_saving(_forecast_of_fold(log, inputs), inputs.rates)
+
+
+def _forecast_of_fold(log: Log, inputs: PlanInputs) -> CutForecast:
     policy, usable = inputs.policy, inputs.budget.usable_tokens
     summary_tokens = policy.summary.budget_tokens(usable)
     view_tokens = estimated_tokens(log, inputs)
-    forecast = CutForecast(
+    return CutForecast(
         view_tokens=view_tokens,
         after_tokens=inputs.overhead_tokens + summary_tokens + policy.tail.budget_tokens(usable),
         overhead_tokens=inputs.overhead_tokens,
@@ -318,7 +334,6 @@ def _saving(log: Log, inputs: PlanInputs) -> float:
         is_cold=inputs.is_cold,
         room_tokens=inputs.budget.trigger_tokens - view_tokens,
     )
-    return expected_saving(forecast, inputs.rates)
 
 
 def _first_rung(log: Log, inputs: PlanInputs, measured: Gauge, reason: Reason) -> NextStep | None:
@@ -327,7 +342,7 @@ def _first_rung(log: Log, inputs: PlanInputs, measured: Gauge, reason: Reason) -
     if reason == "overflow":  # a refused request must become smaller whatever our own count is
         excess = max(excess, int(LEAST_GAIN_SHARE * inputs.budget.usable_tokens))
     insists = reason == "forced" and inputs.policy.attempts is None and ends_with_reply(log)
-    folding = reason in ("price", "asked") or insists or _keeps_thinking(log, inputs)
+    folding = reason == "asked" or insists or _keeps_thinking(log, inputs)
     pruning = None if folding else _prune_enough(log, inputs, measured, reason)
     if reason == "task" and pruning is not None:  # stubs will do at the trigger; until then the cache holds
         return None
@@ -337,7 +352,7 @@ def _first_rung(log: Log, inputs: PlanInputs, measured: Gauge, reason: Reason) -
 
 def _keeps_thinking(log: Log, inputs: PlanInputs) -> bool:
     """Return whether the provider's own summary keeps thinking that pruning would outdate."""
-    if inputs.native == "never" or not (inputs.summariser and log.binds_thinking and log.shown_thinking):
+    if inputs.native == "never" or not (inputs.summariser and log.shown_thinking):
         return False
     return not log.limits.refuses_native and native_cut(log, Cut.at(log, log.length)) is not None
 
@@ -360,15 +375,55 @@ def _last_resort(log: Log, inputs: PlanInputs, excess: int, reason: Reason) -> N
 
 
 def _prune_enough(log: Log, inputs: PlanInputs, measured: Gauge, reason: Reason) -> Prune | None:
-    """Prune if that alone frees enough to last."""
+    """Prune if that alone frees enough to last, and costs about as little as a fold."""
     policy, budget = inputs.policy, inputs.budget
     if policy.prune.timing != "at-trigger":
         return None
-    plan = plan_prune(log, policy.prune, usable_tokens=budget.usable_tokens)
+    plan = plan_prune(log, policy.prune, usable_tokens=budget.usable_tokens, least_kept_tokens=_least_tail(inputs))
     net = plan.freed_tokens - STUB_TOKENS * len(plan.targets)
     spare = policy.prune.enough.of(budget.usable_tokens) - (measured.upper_tokens - net)
-    kept = min(plan.kept_tokens, spare)
-    return Prune(replace(plan, kept_tokens=kept), reason) if net > 0 and spare >= 0 else None
+    if net <= 0 or spare < 0:
+        return None
+    plan = replace(plan, kept_tokens=min(plan.kept_tokens, spare))
+    pruned = _forecast_of_pruning(log, inputs, plan)
+    if not _is_cheaper_than_fold(pruned, log, inputs, reason):
+        return None
+    saving = saving_ahead(pruned, inputs.rates) if reason == "price" and inputs.rates is not None else 0.0
+    return Prune(plan, reason, saving)
+
+
+def _least_tail(inputs: PlanInputs) -> int:
+    """Return how many of the newest tokens stay as they are, whatever makes room."""
+    return min(inputs.policy.tail.minimum_tokens, int(inputs.budget.usable_tokens * LARGEST_LEAST_TAIL))
+
+
+def _forecast_of_pruning(log: Log, inputs: PlanInputs, plan: PrunePlan) -> CutForecast:
+    """Return the forecast of a pruning: what is before the oldest stub stays in the cache."""
+    scaled, fold = scaler(log, inputs), _forecast_of_fold(log, inputs)
+    oldest = min(split_handle(handle)[0] for handle in plan.targets)
+    behind = takewhile(lambda logged: logged.sequence >= oldest, reversed(log.live))
+    kept = min(plan.kept_tokens, EXCERPT_TOKENS * len(plan.targets))
+    net = plan.freed_tokens - STUB_TOKENS * len(plan.targets) - kept
+    after = fold.view_tokens - scaled(Size(prose=net))
+    cached = fold.view_tokens - scaled(total_size(map(log.size_of, behind)))
+    return replace(fold, after_tokens=after, overhead_tokens=max(0, min(after, cached)), summary_tokens=0)
+
+
+def _is_cheaper_than_fold(pruned: CutForecast, log: Log, inputs: PlanInputs, reason: Reason) -> bool:
+    """Return whether requests after a pruning cost about as little as after a fold, until the view is as large again.
+
+    A fold writes a new beginning and leaves a smaller view.
+    """
+    replies = max(1, sum(isinstance(logged.message, AssistantMessage) for logged in log.live))
+    growth = scaled_tokens(log.size.plus(Size(prose=sum(log.freed.values()))), log, inputs) / replies
+    until = pruned.view_tokens if reason == "price" else max(pruned.view_tokens, inputs.budget.trigger_tokens)
+    ahead = min(MOST_CALLS_AHEAD, max(log.calls, replies))
+    rates = inputs.rates or USUAL_RATES
+    of_pruning, of_fold = (
+        cost_per_call(one, rates, growth_tokens=growth, until_tokens=until, calls_ahead=ahead)
+        for one in (pruned, _forecast_of_fold(log, inputs))
+    )
+    return of_pruning <= WORTH_OF_PRUNING * of_fold
 
 
 def _prune_anything(log: Log, inputs: PlanInputs, reason: Reason) -> Prune | None:
@@ -467,7 +522,7 @@ def _room(log: Log, inputs: PlanInputs, tail_tokens: int, *, halves: bool) -> Ro
     most = max(0, budget.target_tokens - scaled_tokens(written, log, inputs))
     if halves:  # a manual request is carried out, however little there is
         most = min(most, scaled_tokens(log.size, log, inputs) // 2)
-    least = min(policy.tail.minimum_tokens, int(budget.usable_tokens * LARGEST_LEAST_TAIL))
+    least = _least_tail(inputs)
     return Room(min(tail_tokens + unused, most), scaled_tokens(Size(prose=least), log, inputs), most)
 
 

@@ -200,7 +200,8 @@ class PrunePolicy(Changeable, frozen=True):
 
     `timing`: at every request, or only once the trigger is reached, so that the provider's cache rarely breaks.
     `enough`: at the trigger, how full the window may still be after pruning alone; above that the head is folded
-    instead. `genuine_turns`: whether only messages of a person count as turns. `arguments`: whether large values in old
+    instead. `spare_turns`: how many of the newest user turns are never touched; with 0 only the newest step is spared.
+    `genuine_turns`: whether only messages of a person count as turns. `arguments`: whether large values in old
     call arguments are pruned too.
     """
 
@@ -427,7 +428,13 @@ INFOLD = Policy(
     trigger=share(0.95),
     target=share(0.45),
     prune=PrunePolicy(
-        timing="at-trigger", keep=share(0.1), minimum=share(0.1), enough=share(0.6), genuine_turns=True, arguments=True
+        timing="at-trigger",
+        keep=share(0.1),
+        minimum=share(0.1),
+        enough=share(0.6),
+        spare_turns=0,
+        genuine_turns=True,
+        arguments=True,
     ),
     tail=TailPolicy(
         rule="tokens",

@@ -6,13 +6,14 @@ A pure choice over the live messages: `log.py` hides them, `plan.py` decides whe
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from msgspec import Struct
 
 from infold.core.entries import Handle, handle_of, split_handle
 from infold.core.log import Log, indices_within
-from infold.core.logged_message import LONGEST_KEPT_VALUE, LoggedMessage
-from infold.core.messages import ToolCallPart, ToolResultPart, text_of
+from infold.core.logged_message import LONGEST_EXCERPT, LONGEST_KEPT_VALUE, LoggedMessage
+from infold.core.messages import AssistantMessage, ToolCallPart, ToolResultPart, text_of
 from infold.core.policy import PrunePolicy
 from infold.core.recall import search_tokens
 from infold.core.tokens import estimate, measure_part, tokens_in
@@ -32,27 +33,41 @@ class PrunePlan(Struct, frozen=True):
 NOTHING_TO_PRUNE = PrunePlan()
 
 
-def plan_prune(log: Log, policy: PrunePolicy, *, usable_tokens: int, minimum_tokens: int | None = None) -> PrunePlan:
+def plan_prune(
+    log: Log,
+    policy: PrunePolicy,
+    *,
+    usable_tokens: int,
+    minimum_tokens: int | None = None,
+    least_kept_tokens: int = 0,
+) -> PrunePlan:
     """Choose what lies beyond the newest `keep` tokens of tool output, if hiding it frees more than the minimum.
 
-    Walks from newest to oldest and spares the last user turns, pinned parts and protected tools; ends at a summary and
-    at the first part that is hidden already.
+    Walks from newest to oldest and spares the last user turns, pinned parts and protected tools, and under a policy that spares
+    no turn what the model has not seen yet; ends at a summary and at the first part that is hidden already.
     """
     if not policy.enabled:
         return NOTHING_TO_PRUNE
-    keep = policy.keep.of(usable_tokens)
+    keep = max(policy.keep.of(usable_tokens), least_kept_tokens)
     least = policy.minimum.of(usable_tokens) if minimum_tokens is None else minimum_tokens
     walked = freed = 0
     targets: list[Handle] = []
     rule = log.rendering.estimate
+    unseen = log.next_sequence if policy.spare_turns else _newest_reply(log)
     for logged, position in _candidates(log, policy):
         tokens = tokens_in(_shown_measure(log, logged, position), rule)
         walked += tokens
-        if walked > keep:
+        if walked > keep and logged.sequence < unseen:
             freed += tokens
             targets.append(handle_of(logged.sequence, position))
     kept = 0 if log.rendering.stub else freed // EXCERPT_PART
     return PrunePlan(tuple(targets), freed, kept) if freed > least else NOTHING_TO_PRUNE
+
+
+def _newest_reply(log: Log) -> int:
+    """Return the number of the newest reply with content: the model has not seen what stands behind it."""
+    replies = (logged for logged in reversed(log.live) if isinstance(logged.message, AssistantMessage))
+    return next((logged.sequence for logged in replies if not logged.is_blank), 0)
 
 
 def _candidates(log: Log, policy: PrunePolicy) -> Iterator[tuple[LoggedMessage, int]]:
@@ -102,13 +117,13 @@ def _shown_measure(log: Log, logged: LoggedMessage, position: int) -> int:
 
 # The lines of a result that stay in its stub.
 
-LONGEST_EXCERPT, EXCERPT_PART = 400, 6
-"""Characters of a result that its stub keeps at most, and at most this part of the result."""
+EXCERPT_PART = 6
+"""A stub keeps at most this part of its result, and at most `LONGEST_EXCERPT` characters."""
 
 LONGEST_KEPT_LINE = 120
 
-MOST_SEARCHED = 200_000
-"""Characters of one result that are searched for lines to keep."""
+MOST_SEARCHED = 12_000
+"""Characters that one pruning searches for lines to keep, in the newest of its results: 2 ms."""
 
 SHORTEST_WORD = 4
 """Characters of a word that distinguishes a line, in scripts with spaces."""
@@ -121,7 +136,13 @@ NAME_WEIGHT = 0.3
 other line. Of 279 facts of recorded sessions that stood only in results and were needed later, stubs keep 58 so; 36 with
 the two ends of each result in as many tokens."""
 
-_RUN, _MARK = re.compile(r"\w[\w./-]{2,80}"), re.compile(r"[\d_/]|[a-z][A-Z]")
+_MARK = re.compile(r"[\d_/]|[a-z][A-Z]")
+"""What a name, a path or a value has: a digit, an underscore, a slash or camel case."""
+
+_JOINTS = "./\\:@#+-"
+
+_JOINED, _PIECE = re.compile(rf"\w[\w{re.escape(_JOINTS)}]{{2,}}"), re.compile(r"[^\W_]{4,}")
+"""What may be a word, a name or a path of a line, and the words in one."""
 
 _OUTCOME = re.compile(r"\b(?:exit|error|fail|pass|warning|exception|done|success)|\bok\b", re.IGNORECASE)
 
@@ -139,14 +160,15 @@ def excerpts_of(log: Log, plan: PrunePlan) -> dict[Handle, str]:
     request = text_of(log.message_index.items[asked[-1]].message) if asked else ""
     weights = dict.fromkeys(_words(request), 1.0)
     excerpts: dict[Handle, str] = {}
-    calls, room = 0, plan.kept_tokens
+    calls, room, left = 0, plan.kept_tokens, MOST_SEARCHED
     for logged in reversed(log.live):
-        if logged.sequence < oldest or room <= 0:
+        if logged.sequence < oldest or room <= 0 or left < LONGEST_KEPT_VALUE:
             break
         for position, part in enumerate(logged.message.parts):
             if (logged.sequence, position) not in wanted or not isinstance(part, ToolResultPart):
                 continue
-            kept = _excerpt(part.output, weights) if len(part.output) >= LONGEST_KEPT_VALUE else ""
+            kept = _excerpt(part.output, weights, left) if len(part.output) >= LONGEST_KEPT_VALUE else ""
+            left -= len(part.output)
             tokens = estimate(kept, log.rendering.estimate)
             if 0 < tokens <= room:
                 excerpts[handle_of(logged.sequence, position)] = kept
@@ -158,28 +180,39 @@ def excerpts_of(log: Log, plan: PrunePlan) -> dict[Handle, str]:
     return excerpts
 
 
-def names_in(text: str) -> Iterator[str]:
-    """Yield what looks like a name, a path or a value: a run with a digit, an underscore, a slash or camel case in it."""
-    return (run for found in _RUN.findall(text) if _MARK.search(run := found.rstrip("./-")))
-
-
 def _words(text: str) -> set[str]:
     return {word for word in search_tokens(text) if len(word) >= SHORTEST_WORD or not word.isascii()}
 
 
-def _excerpt(output: str, weights: Mapping[str, float]) -> str:
-    """Return the lines most worth keeping, in their order; the first and the last before others if they have the outcome."""
-    ends = (output,) if len(output) <= MOST_SEARCHED else (output[: MOST_SEARCHED // 2], output[-MOST_SEARCHED // 2 :])
+class _Run(NamedTuple):
+    """What matters of a run of letters, digits and joints: the wanted words in it, and the run if it is a name that is not
+    wanted."""
+
+    words: tuple[str, ...]
+    name: str
+
+
+_TELLS_NOTHING = _Run((), "")
+
+
+def _excerpt(output: str, weights: Mapping[str, float], most: int) -> str:
+    """Return the lines most worth keeping, in their order; the first and the last before others if they have the outcome.
+
+    Of a longer result that many characters are searched, half of them at either end.
+    """
+    ends = (output,) if len(output) <= most else (output[: most // 2], output[-most // 2 :])
     lines = [line.strip()[:LONGEST_KEPT_LINE] for text in ends for line in text.splitlines() if line.strip()]
     lines = list(dict.fromkeys(lines))
-    shared = [weights.keys() & _words(line) for line in lines]
-    places = Counter(word for words in shared for word in words)
+    known: dict[str, _Run] = {}
+    telling = [_telling_runs(line, weights, known) for line in lines]
+    places = Counter(word for runs in telling for word in {word for run in runs for word in run.words})
 
     def worth(index: int) -> float:
         if index in (0, len(lines) - 1) and _OUTCOME.search(lines[index]):
             return float(len(lines) + len(weights))
-        names = {name for name in names_in(lines[index]) if name.lower() not in weights}
-        return sum(weights[word] / places[word] for word in sorted(shared[index])) + NAME_WEIGHT * len(names)
+        words = {word for run in telling[index] for word in run.words}
+        names = {run.name for run in telling[index] if run.name}
+        return sum(weights[word] / places[word] for word in sorted(words)) + NAME_WEIGHT * len(names)
 
     room = min(LONGEST_EXCERPT, len(output) // EXCERPT_PART)
     kept: list[int] = []
@@ -189,3 +222,28 @@ def _excerpt(output: str, weights: Mapping[str, float]) -> str:
             kept.append(-index)
             room -= length
     return "\n".join(lines[index] for index in sorted(kept))
+
+
+def _telling_runs(line: str, weights: Mapping[str, float], known: dict[str, _Run]) -> list[_Run]:
+    """Return the runs of a line that have wanted words or are names; each run is read once for all lines."""
+    runs = _JOINED.findall(line) if line.isascii() else (*_JOINED.findall(line), line)
+    found: list[_Run] = []
+    for run in runs:
+        told = known.get(run)
+        if told is None:
+            told = known[run] = _read_run(run, weights)
+        if told is not _TELLS_NOTHING:
+            found.append(told)
+    return found
+
+
+def _read_run(run: str, weights: Mapping[str, float]) -> _Run:
+    if not run.isascii():  # a whole line in a script without spaces
+        words = tuple(sorted(_words(run) & weights.keys()))
+        return _Run(words, "") if words else _TELLS_NOTHING
+    run = run.rstrip(_JOINTS)
+    low = run.lower()
+    words = tuple(word for word in dict.fromkeys((low, *_PIECE.findall(low))) if word in weights)
+    is_name = len(run) > 2 and low not in weights and _MARK.search(run) is not None
+    name = low if is_name else ""
+    return _Run(words, name) if words or name else _TELLS_NOTHING

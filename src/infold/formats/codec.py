@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import accumulate, takewhile
 from math import isinf
+from operator import is_
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -619,11 +620,25 @@ Origins: TypeAlias = list[int | None]
 """For each item of a request the number of the caller's item it was made from; `None` for infold's own."""
 
 
+class ChangedItems(NamedTuple):
+    """The items of a message that the view shows changed: what they were made from, and the number of each one's source among
+    those of the message."""
+
+    message: Message
+    sources: Sequence[object]
+    items: Sequence[object]
+    offsets: Sequence[int | None]
+
+
 class OwnItems(NamedTuple):
-    """Messages of infold's own that stand together in each view until the next fold, and their items, none of which join."""
+    """Messages of infold's own that stand together in each view until the next fold, and their items, none of which join.
+
+    `changed` remembers the items of changed messages, by the identity of the message; `None`: nothing is remembered.
+    """
 
     messages: tuple[Message, ...] = ()
     items: Sequence[Item] = ()
+    changed: dict[int, ChangedItems] | None = None
 
     def place_in(self, view: Sequence[Message]) -> int:
         """Return where a view has these messages; its length if it does not."""
@@ -633,7 +648,7 @@ class OwnItems(NamedTuple):
 
     def copied(self) -> "OwnItems":
         """Return them with items that a caller may change."""
-        return self._replace(items=[_copied(item) for item in self.items])
+        return self._replace(items=[_copied(item) for item in self.items], changed=None)
 
 
 NO_OWN_ITEMS = OwnItems()
@@ -649,7 +664,7 @@ _NESTED = (dict, list)
 
 
 class _Sourced(NamedTuple):
-    """Items of a request, and for each the number of the caller's item it was made from."""
+    """Items of a request, and for each the number of the item it was made from."""
 
     items: Sequence[object]
     numbers: Sequence[int | None]
@@ -713,7 +728,7 @@ def encode_view(
     `join` may join two neighbours, given the item before them; it is called only if one of them is infold's own message.
     `origins` is filled in with the sources of the items. `own` was written before.
     """
-    written = _WrittenItems(codec, decoded, join)
+    written = _WrittenItems(codec, decoded, join, own.changed)
     place = len(view) if isinstance(_first_source(decoded), _ENCODED) else own.place_in(view)
     if place < len(view):
         written.write_all(view[:place])
@@ -738,7 +753,10 @@ def follow_items(items: Sequence[object], origins: Origins, moved: Sequence[obje
 class _WrittenItems:
     """The items of a view, and for each the number of the caller's item it was made from, while they are written."""
 
-    def __init__(self, codec: Codec, decoded: Decoded, join: JoinItems | None) -> None:
+    def __init__(
+        self, codec: Codec, decoded: Decoded, join: JoinItems | None, changed: dict[int, ChangedItems] | None
+    ) -> None:
+        self._changed = changed
         self.items: list[object] = []
         self.numbers: Origins = []
         self._codec = codec
@@ -774,8 +792,22 @@ class _WrittenItems:
             items = decoded.sources[place]
             numbers = range(first, first + len(items))
         else:
-            items, numbers = _encode_changed(self._codec, message, decoded, place, first)
+            changed = self._changed_items(message, place)
+            items = changed.items
+            numbers = [None if offset is None else first + offset for offset in changed.offsets]
         self._add_sources(items, numbers)
+
+    def _changed_items(self, message: Message, place: int) -> ChangedItems:
+        """Return the items of a changed message, written once for all requests."""
+        known = None if self._changed is None else self._changed.get(id(message))
+        sources = self._decoded.sources[place]
+        if known is not None and known.message is message and _has_same_items(known.sources, sources):
+            return known
+        items, offsets = _encode_changed(self._codec, message, self._decoded, place)
+        written = ChangedItems(message, sources, items, offsets)
+        if self._changed is not None:
+            self._changed[id(message)] = written
+        return written
 
     def _add_sources(self, items: Sequence[object], numbers: Sequence[int | None]) -> None:
         self._add(items, numbers, joins=self._ends_with_own)
@@ -803,6 +835,11 @@ class _WrittenItems:
         return True
 
 
+def _has_same_items(one: Sequence[object], other: Sequence[object]) -> bool:
+    """Return whether two sequences hold the very same objects."""
+    return len(one) == len(other) and all(map(is_, one, other))
+
+
 def with_user_first(view: Sequence[Message]) -> Sequence[Message]:
     """Return a view for a provider that wants a user message first: a summary at its start gets a request before it."""
     first = view[0] if view else None
@@ -821,7 +858,8 @@ def _first_source(decoded: Decoded) -> object:
     return decoded.sources[0][0] if decoded.sources and decoded.sources[0] else None
 
 
-def _encode_changed(codec: Codec, message: Message, decoded: Decoded, place: int, first: int) -> _Sourced:
+def _encode_changed(codec: Codec, message: Message, decoded: Decoded, place: int) -> _Sourced:
+    """Return the items of a changed message, and for each the number of its source among those of the message."""
     original = tuple(map(without_digests, decoded.messages[place].parts))
     fates = _match_parts(
         original, tuple(without_digests(part) for part in message.parts if not isinstance(part, _UNSENT))
@@ -829,7 +867,7 @@ def _encode_changed(codec: Codec, message: Message, decoded: Decoded, place: int
     items: list[object] = []
     numbers: list[int | None] = []
     taken = 0
-    for number, source in enumerate(decoded.sources[place], first):
+    for number, source in enumerate(decoded.sources[place]):
         item = as_dict(source)
         edits: dict[tuple[str | int, ...], Any] = {}
         for slot in codec.slots(item):

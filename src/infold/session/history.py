@@ -15,13 +15,15 @@ from msgspec.structs import replace
 
 from infold.core.entries import Amendment, Checkpoint, MessageEntry, handle_of
 from infold.core.log import Log, indices_within
-from infold.core.logged_message import LoggedMessage, prune_part
+from infold.core.logged_message import LoggedMessage, lines_of_stub, prune_part
 from infold.core.messages import (
     AssistantMessage,
     CompactionPart,
     Message,
     MessageId,
+    Part,
     ReasoningPart,
+    ToolResultPart,
     calls_of,
     chain_fingerprint,
     decode_arguments,
@@ -35,7 +37,6 @@ from infold.core.policy import SummaryPolicy
 from infold.core.view import REQUEST_TEXT, view
 from infold.errors import BrokenInput, HistoryChanged, UsageError
 from infold.formats.codec import (
-    NO_OWN_ITEMS,
     Decoded,
     Item,
     OwnItems,
@@ -186,7 +187,7 @@ class History:
         self._folds: dict[int, OwnFold] = {}
         self._unread_folds: dict[int, _ShownFold] = {}
         self._first_items: Sequence[object] = ()
-        self._own = NO_OWN_ITEMS
+        self._own = OwnItems(changed={})
         self._own_by_message: list[list[Item]] = []
         self._own_aliases: dict[str, str] = {}
 
@@ -208,7 +209,7 @@ class History:
         if wire is not self.wire:
             self.wire, self.pairing, self._brought = wire, None, None
             self._nothing = replace(self._nothing, format=wire.name)
-            self._own = NO_OWN_ITEMS
+            self._own = OwnItems(changed={})
             self.preamble = replace(self.preamble, format=wire.name)
             self.decoded = replace(self.decoded, format=wire.name)
 
@@ -340,7 +341,7 @@ class History:
             before = zip(map(id, self._own.messages), self._own_by_message, strict=False)
             known = dict(before) if aliases == self._own_aliases else {}
             written = [known.get(id(message)) or self.wire.encode_new(message, aliases) for message in log.kept]
-            self._own, self._own_by_message = OwnItems(log.kept, list(chain.from_iterable(written))), written
+            self._own, self._own_by_message = OwnItems(log.kept, list(chain.from_iterable(written)), {}), written
             self._own_aliases = aliases
         return self._own
 
@@ -673,10 +674,20 @@ def _stubbed_like(message: Message, placed: LoggedMessage, log: Log) -> Message 
     if not placed.prunable or len(message.parts) != len(placed.message.parts):
         return None
     parts = (
-        part if part == brought else prune_part(part, handle_of(placed.sequence, index), log.rendering)
+        part
+        if part == brought
+        else prune_part(part, handle_of(placed.sequence, index), log.rendering, _kept_lines(part, brought))
         for index, (part, brought) in enumerate(zip(placed.message.parts, message.parts, strict=True))
     )
     return replace(placed.message, parts=tuple(parts))
+
+
+def _kept_lines(part: Part, brought: Part) -> str:
+    """Return the lines of a result that are in the stub which was brought in its place."""
+    if not (isinstance(part, ToolResultPart) and isinstance(brought, ToolResultPart)):
+        return ""
+    lines = lines_of_stub(brought.output)
+    return lines if all(line in part.output for line in lines.splitlines()) else ""
 
 
 def _with_ids_of(placed: Sequence[LoggedMessage], messages: Sequence[Message]) -> tuple[Message, ...]:

@@ -395,11 +395,9 @@ def _describe_change(event: Pruned | Clipped | Compacted) -> str:
         case Compacted():
             what = f"folded {_number(event.folded_messages, 'message')}"
     own = "; this step is infold's own, the preset has none" if event.reason == "safety" else ""
-    beyond = (
-        f"{_describe_kept(event.kept_steps)}{describe_saving(event)}{_describe_review(event)}{describe_safety(event)}"
-        if isinstance(event, Compacted)
-        else ""
-    )
+    beyond = describe_saving(event) if isinstance(event, Pruned) else ""
+    if isinstance(event, Compacted):
+        beyond = f"{_describe_kept(event.kept_steps)}{describe_saving(event)}{_describe_review(event)}{describe_safety(event)}"
     change = f"{event.tokens_before:,} → {event.tokens_after:,} tokens"
     if not isinstance(event, Clipped) and event.counted_tokens:
         change += f" ({event.counted_tokens:,} before it by the preset's own measure)"
@@ -411,14 +409,14 @@ def _describe_kept(steps: int) -> str:
     return f"; {_number(steps, 'earlier step')} kept" if steps else ""
 
 
-def describe_saving(fold: Compacted | Checkpoint) -> str:
-    """Return what a fold for its price is expected to save; empty for any other fold, and if it was not stored."""
-    if fold.reason != "price" or not (fold.saving or fold.saving_tokens):
+def describe_saving(step: Compacted | Pruned | Checkpoint) -> str:
+    """Return what a step made for its price is expected to save; empty for any other step, and if it was not stored."""
+    if step.reason != "price" or not (step.saving or step.saving_tokens):
         return ""
-    if fold.saving:
-        return f"; it is expected to save ${fold.saving:.{2 if fold.saving >= 0.1 else 4}f}"
+    if step.saving:
+        return f"; it is expected to save ${step.saving:.{2 if step.saving >= 0.1 else 4}f}"
     return (
-        f"; it is expected to save the price of {fold.saving_tokens:,} tokens of input, at the usual ratios of prices, assumed "
+        f"; it is expected to save the price of {step.saving_tokens:,} tokens of input, at the usual ratios of prices, assumed "
         "because the model's own are not known"
     )
 

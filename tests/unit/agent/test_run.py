@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.policies import FOLDS_SETTING
 
 from infold.agent.events import SessionTitled, SummaryStarted
 from infold.agent.run import AgentRun, RunEvent, RunOptions, UserInterface, open_run
@@ -242,7 +243,10 @@ def test_its_own_model_writes_the_summaries(tmp_path: Path) -> None:
         return Say(f"Look {at}.", (call("shell", command=f"seq {at} 900"),)) if at < 8 else Say("Done.")
 
     events: list[RunEvent] = []
-    ended = open_in(tmp_path, ScriptedModel(script), events, window=8_000, allow=("shell",)).run("Count.")
+    run = open_in(
+        tmp_path, ScriptedModel(script), events, variables=PLAIN | FOLDS_SETTING, window=8_000, allow=("shell",)
+    )
+    ended = run.run("Count.")
     compactions = [one for one in events if isinstance(one, Compacted)]
 
     assert ended.ending == "done"

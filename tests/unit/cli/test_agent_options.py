@@ -123,6 +123,23 @@ with exit_on_signals():
 """
 """A signal arrives while Python runs a callback, whose exceptions it ignores: a finaliser, or one of an import's."""
 
+IN_A_LOOP = """
+import asyncio, os, sys
+from infold.cli.agent_options import exit_on_signals
+
+async def wait():
+    def interrupted():
+        os.kill(os.getpid(), int(sys.argv[1]))
+        print("finished")
+    asyncio.get_running_loop().call_soon(interrupted)
+    await asyncio.sleep(20)
+    print("outlived it")
+
+with exit_on_signals():
+    asyncio.run(wait())
+"""
+"""A signal arrives while an event loop runs a callback, as at the chat's prompt."""
+
 DEAD_TERMINAL = """
 import os, signal
 from infold.cli.agent_options import exit_on_signals
@@ -144,6 +161,17 @@ def test_a_signal_is_not_lost(number: signal.Signals) -> None:
     )
 
     assert (ran.returncode, ran.stdout) == (128 + number, "")
+
+
+@pytest.mark.usefixtures("hangups")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_an_event_loop_ends_between_two_callbacks(number: signal.Signals) -> None:
+    """B13: a signal within an event loop interrupts none of its callbacks, which could leave a task that never ends."""
+    ran = subprocess.run(
+        [sys.executable, "-c", IN_A_LOOP, str(number.value)], capture_output=True, text=True, timeout=15, check=False
+    )
+
+    assert (ran.returncode, ran.stdout) == (128 + number, "finished\n")
 
 
 @pytest.mark.usefixtures("hangups")

@@ -30,9 +30,9 @@ def told(*arguments: object) -> dict[str, Any]:
 
 @pytest.fixture
 def long_file(tmp_path: Path) -> Path:
-    """A chat of forty steps with a rule at its beginning, about 30k tokens."""
+    """A chat of eighty steps with a rule at its beginning, about 50k tokens."""
     messages: list[dict[str, Any]] = [{"role": "user", "content": "Count kites. Never touch the string."}]
-    for step in range(40):
+    for step in range(80):
         call = {"id": f"c{step}", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
         messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
         messages.append({"role": "tool", "tool_call_id": f"c{step}", "content": f"kite {step} " * 200})
@@ -46,6 +46,7 @@ def test_before_and_after_are_shown(long_file: Path) -> None:
     page = compact(long_file, "--window", "8k").stdout
 
     assert page.startswith("fits: ")
+    assert "pruned" in page
     assert "folded" in page
     assert "the trigger was reached" in page
     assert "Never touch the string." in page
@@ -100,7 +101,7 @@ def test_a_compacted_request_is_written(long_file: Path, tmp_path: Path) -> None
 
     assert shown.stdout.endswith(f"written to {out}\n")
     assert (body["model"], body["user"]) == ("gpt-4o", "ada")
-    assert len(body["messages"]) < 81
+    assert len(body["messages"]) < 161
     assert "Never touch the string." in json.dumps(body)
 
 

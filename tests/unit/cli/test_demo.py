@@ -81,11 +81,13 @@ def test_what_the_user_says_is_shown_in_full() -> None:
     assert all(message["content"] in shown for message in read_script().messages if message["role"] == "user")
 
 
-def test_each_fold_has_its_numbers_and_its_reason() -> None:
-    """A fold says how many messages, tokens before and after, why, and what its checkpoint keeps."""
-    line = r"infold folded \d+ messages: [\d,]+ → [\d,]+ tokens, because the trigger was reached\n +Its checkpoint keeps \d rules"
+def test_each_compaction_has_its_numbers_and_its_reason() -> None:
+    """A pruning says how many parts, a fold how many messages; both tokens before and after, and why; a fold what it keeps."""
+    why = r": [\d,]+ → [\d,]+ tokens, because the trigger was reached\n"
+    folds = rf"^infold folded \d+ messages{why} +Its checkpoint keeps \d rules"
 
-    assert len(re.findall(line, play().stdout)) == 2
+    assert len(re.findall(rf"^infold pruned \d+ old tool parts{why}", play().stdout, re.MULTILINE)) == 1
+    assert len(re.findall(folds, play().stdout, re.MULTILINE)) == 1
 
 
 def test_the_rules_of_the_user_are_kept() -> None:

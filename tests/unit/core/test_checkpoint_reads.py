@@ -161,6 +161,8 @@ def test_the_last_outcome_of_a_check_stands_once() -> None:
         ("git status && make", False),
         ("make --help | head", True),
         ("LANG=C ls", True),
+        ("find src -name '*.py' | xargs -0 grep -l feed", True),
+        ("find src -name '*.pyc' | xargs rm", False),
         ("for f in a b; do cat $f; done", True),
         ("if true; then make; fi", False),
     ],

@@ -5,6 +5,7 @@ from functools import cache
 
 import pytest
 from msgspec.structs import replace
+from tests.support.policies import FOLDS
 
 from infold.core.budget import Window, budget_for
 from infold.core.checkpoint_text import OPENING
@@ -543,7 +544,7 @@ def test_a_fold_by_code_carries_on_what_a_model_said() -> None:
     later = (user("on"), *(draft for _ in range(40) for draft in (calls("bash"), result(4_000))))
     log = log.extend(MessageEntry(message) for message in numbered(later, prefix="later"))
 
-    once = compacted(log, INFOLD, 64_000)
+    once = compacted(log, FOLDS, 64_000)
 
     assert once.log.checkpoint is not None
     assert once.log.checkpoint_sequence > 1

@@ -2,15 +2,16 @@
 
 import pytest
 from msgspec.structs import replace
+from tests.support.policies import FOLDS
 
 from infold.core.budget import Window, budget_for
-from infold.core.compact import compact
+from infold.core.compact import apply_step, compact
 from infold.core.entries import Checkpoint, MessageEntry
-from infold.core.events import Compacted
-from infold.core.gauge import LEAST_CALLS, CutForecast, PlanInputs, Rates, expected_saving
+from infold.core.events import Compacted, Pruned
+from infold.core.gauge import LEAST_CALLS, CutForecast, PlanInputs, Rates, cost_per_call, expected_saving, saving_ahead
 from infold.core.log import Log
 from infold.core.messages import AssistantMessage, SessionId
-from infold.core.plan import Fits, Fold, next_step
+from infold.core.plan import Fits, Fold, Prune, Summarise, next_step
 from infold.core.policy import INFOLD
 from infold.reports.text import event_line
 from infold.session.report import describe_event, describe_saving
@@ -114,6 +115,60 @@ def test_a_priced_cut_waits_for_news() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("steps", "summariser", "expected"),
+    [(80, False, Prune), (80, True, Prune), (140, False, Fold), (140, True, Prune)],
+)
+def test_for_its_price_too_the_cheaper_way_is_taken(steps: int, summariser: bool, expected: type) -> None:
+    """B16: where price is the reason, old results become stubs if that costs about as little as the fold, by code or a model."""
+    priced = PlanInputs(INFOLD, budget_for(Window(400_000), INFOLD), 3_000, bound=1.0, rates=RATES)
+    found = next_step(long_session(steps), replace(priced, summariser=summariser))
+    alone = next_step(long_session(steps), replace(priced, summariser=summariser, policy=FOLDS))
+
+    assert isinstance(found, expected)
+    assert isinstance(found, Prune | Fold)
+    assert isinstance(alone, Summarise if summariser else Fold)
+    assert found.reason == alone.reason == "price"
+
+
+def test_a_pruning_for_its_price_tells_the_expected_saving() -> None:
+    """B16, B22: its event has dollars at known prices, tokens of input at assumed ones, and nothing for another reason."""
+    log, always = long_session(80), replace(INFOLD, priced="always")
+    known = PlanInputs(INFOLD, budget_for(Window(400_000), INFOLD), 3_000, bound=1.0, rates=RATES)
+    assumed = replace(known, rates=replace(RATES, is_assumed=True), policy=always)
+    told = [
+        event
+        for inputs in (known, assumed, replace(known, manual=True))
+        for event in compact(log, inputs).events
+        if isinstance(event, Pruned)
+    ]
+
+    assert [event.reason for event in told] == ["price", "price", "manual"]
+    assert [event.is_price_assumed for event in told] == [False, True, False]
+    assert [event.saving > 0 for event in told] == [True, False, False]
+    assert told[0].saving_tokens == told[1].saving_tokens == int(told[0].saving * 1_000_000 / RATES.fresh) > 0
+    assert told[2].saving_tokens == 0
+
+
+def test_a_pruning_without_a_saving_ahead_states_none() -> None:
+    """B16: a cut that costs more than the calls ahead would save has no saving, and no negative one either."""
+    assert saving_ahead(OUTLOOK, RATES) == expected_saving(OUTLOOK, RATES) > 0
+    assert saving_ahead(replace(OUTLOOK, calls_before=4), RATES) == 0
+
+
+@pytest.mark.parametrize(("window", "steps", "reason"), [(400_000, 60, "price"), (200_000, 60, "trigger")])
+def test_what_was_pruned_is_not_folded_for_its_price_at_once(window: int, steps: int, reason: str) -> None:
+    """B16: a request whose old results became stubs because that is cheaper than a fold is not folded for its price as well."""
+    drafts = (draft for _ in range(steps) for draft in (calls("bash"), result(5_000)))
+    log = session(user("The tide is high today. " * 6_660), *drafts)
+    inputs = PlanInputs(INFOLD, budget_for(Window(window), INFOLD), 3_000, bound=1.0, rates=RATES, summariser=True)
+    step = next_step(log, inputs)
+
+    assert isinstance(step, Prune)
+    assert step.reason == reason
+    assert isinstance(next_step(apply_step(log, step, inputs).log, inputs), Fits)
+
+
 def test_calls_are_counted_once() -> None:
     """B16: each reply is one call; what it was sent is what stood before it."""
     log = Log(SessionId("s"))
@@ -122,6 +177,21 @@ def test_calls_are_counted_once() -> None:
 
     assert (log.calls, log.calls_since) == (2, 2)
     assert log.sent_since == log.live[0].size.measure + sum(logged.size.measure for logged in log.live[:3])
+
+
+def test_a_pruning_begins_a_new_count() -> None:
+    """B16: what was carried before a pruning is no reason for the next cut, while the calls of the session still count."""
+    log = long_session(80)
+    inputs = PlanInputs(INFOLD, budget_for(Window(400_000), INFOLD), 3_000, bound=1.0, rates=RATES)
+    step = next_step(log, inputs)
+    assert isinstance(step, Prune)
+    pruned = apply_step(log, step, inputs).log
+
+    assert log.calls_since == log.calls == pruned.calls == 80
+    assert (pruned.calls_since, pruned.sent_since) == (0, 0)
+    later = pruned.append(MessageEntry(numbered([calls("bash")], prefix="n")[0]))
+    assert (later.calls, later.calls_since) == (81, 1)
+    assert later.sent_since == pruned.size.measure
 
 
 def test_a_history_that_arrived_is_no_reason() -> None:
@@ -192,16 +262,72 @@ def test_words_say_what_a_fold_for_its_price_saves() -> None:
 
 def test_the_room_that_a_checkpoint_leaves_is_tail() -> None:
     """B16: a small checkpoint leaves a longer tail than the policy's own; a large one, and kept steps, leave that alone."""
-    lists = replace(INFOLD, summary=replace(INFOLD.summary, steps_share=0.0))
+    lists = replace(FOLDS, summary=replace(FOLDS.summary, steps_share=0.0))
     inputs = PlanInputs(lists, budget_for(Window(128_000), lists), 3_000, bound=1.0, rates=RATES)
     folded = compact(long_session(140), inputs).log
     usable = inputs.budget.usable_tokens
-    own = INFOLD.tail.budget_tokens(usable)
+    own = FOLDS.tail.budget_tokens(usable)
 
     assert folded.checkpoint is not None
-    assert own + 2_000 < folded.size.measure <= own + INFOLD.summary.budget_tokens(usable)
-    for policy in (INFOLD, replace(lists, summary=replace(lists.summary, maximum_tokens=200, growth=0.0))):
+    assert own + 2_000 < folded.size.measure <= own + FOLDS.summary.budget_tokens(usable)
+    for policy in (FOLDS, replace(lists, summary=replace(lists.summary, maximum_tokens=200, growth=0.0))):
         assert compact(long_session(140), replace(inputs, policy=policy)).log.size.measure <= own
+
+
+# What a request costs after a cut.
+
+
+def cost(
+    forecast: CutForecast = OUTLOOK,
+    rates: Rates = RATES,
+    *,
+    growth: float = 1_000,
+    until: int = 60_000,
+    ahead: int = 100,
+) -> float:
+    """What a request costs, by default over 40 calls of 1,000 tokens each."""
+    return cost_per_call(forecast, rates, growth_tokens=growth, until_tokens=until, calls_ahead=ahead)
+
+
+def test_a_request_costs_its_share_of_the_cut_and_what_it_carries() -> None:
+    """B16: 16,000 rewritten at 1.15 more over 40 calls, and 40,000 carried on average at 0.1; a model's summary is added."""
+    assert cost() == pytest.approx(16_000 * 1.15 / 40 + 40_000 * 0.1)
+    summed = cost(replace(OUTLOOK, summary_tokens=1_000))
+    assert summed - cost() == pytest.approx((60_000 * 0.1 + 1_000 * 5.0) / 40)
+
+
+def test_a_request_costs_more_if_more_is_rewritten_or_carried() -> None:
+    """B16: less that stays cached costs more, and so does a larger view, even if no more of it is rewritten."""
+    assert cost() < cost(replace(OUTLOOK, overhead_tokens=3_000)) < cost(replace(OUTLOOK, overhead_tokens=0))
+    assert cost() < cost(replace(OUTLOOK, after_tokens=30_000, overhead_tokens=14_000))
+    assert cost() == cost(replace(OUTLOOK, view_tokens=90_000))
+
+
+def test_a_cut_is_for_one_request_at_least() -> None:
+    """B16: a view that is as large again at once, and one that is no smaller, count for one call; nothing is divided by zero."""
+    of_one = 16_000 * 1.15
+
+    assert cost(growth=1e6) == pytest.approx(of_one + (20_000 + 1e6 / 2) * 0.1)
+    assert cost(until=20_000) == cost(until=0) == pytest.approx(of_one + 20_500 * 0.1)
+    assert cost(ahead=0) == cost(ahead=1) == pytest.approx(of_one + 20_500 * 0.1)
+
+
+def test_a_cut_is_for_no_more_requests_than_are_expected() -> None:
+    """B16: a view that hardly grows counts for the calls ahead, and the fewer they are, the more of the cut each one bears."""
+    assert cost(ahead=10) == pytest.approx(16_000 * 1.15 / 10 + 25_000 * 0.1)
+    assert cost(growth=0, ahead=10) == pytest.approx(16_000 * 1.15 / 10 + 20_000 * 0.1)
+    assert cost(growth=0, ahead=5) > cost(growth=0, ahead=10)
+
+
+def test_with_an_expired_cache_nothing_is_cached_but_later_requests() -> None:
+    """B16: once the cache has expired, all of the view is rewritten whatever it begins with, and a model reads it uncached."""
+    cold = replace(OUTLOOK, is_cold=True)
+
+    assert cost(cold) == pytest.approx(20_000 * 1.15 / 40 + 40_000 * 0.1)
+    summed = cost(replace(cold, summary_tokens=1_000))
+    assert summed - cost(cold) == pytest.approx((60_000 * 1.25 + 1_000 * 5.0) / 40)
+    assert cost(cold) == cost(replace(cold, overhead_tokens=0))
+    assert cost(cold) < cost(replace(cold, after_tokens=30_000))
 
 
 COLD = replace(OUTLOOK, is_cold=True)

@@ -6,14 +6,25 @@ from msgspec.structs import replace
 
 from infold.core.budget import Window, budget_for
 from infold.core.compact import apply_step
-from infold.core.entries import Entry, Handle, MessageEntry, Pruning, decode_entry, encode_entry
+from infold.core.entries import (
+    Clip,
+    Clipping,
+    Entry,
+    Handle,
+    MessageEntry,
+    Pin,
+    Pruning,
+    decode_entry,
+    encode_entry,
+)
 from infold.core.gauge import PlanInputs
 from infold.core.load import load
 from infold.core.log import Log
-from infold.core.messages import SessionId, results_of
+from infold.core.logged_message import LONGEST_EXCERPT, is_prunable, is_result_stub, lines_of_stub
+from infold.core.messages import SessionId, ToolResultPart, results_of
 from infold.core.plan import Prune
 from infold.core.policy import INFOLD, Policy, preset
-from infold.core.prune import LONGEST_EXCERPT, MOST_SEARCHED, PrunePlan, excerpts_of
+from infold.core.prune import MOST_SEARCHED, PrunePlan, excerpts_of
 from infold.testing.builders import calls, log_of, numbered, replies, result, session, user
 
 FILLER = "the quick brown fox jumps over the lazy dog\n" * 60
@@ -109,6 +120,40 @@ def test_a_stub_never_changes() -> None:
     stored = [decode_entry(encode_entry(entry)) for entry in entries]
     read = load(SessionId("s"), reversed(list(enumerate(stored))), log.rendering)
     assert shown(read)[0] == stub
+
+
+def test_a_stub_with_lines_is_not_pruned_again() -> None:
+    """B43: a stub that a caller brings back is known by its first line; longer text behind it is a result."""
+    log, _ = pruned(INFOLD)
+    stub = shown(log)[0]
+
+    assert is_result_stub(stub)
+    assert lines_of_stub(stub) == "the harbour listens on port 4711"
+    assert not is_prunable(ToolResultPart("c", "bash", stub))
+    assert is_prunable(ToolResultPart("c", "bash", f"{stub}\n{FILLER}"))
+    assert not is_result_stub("[pruned: 9 characters of bash output]\nand more")
+    assert lines_of_stub("and more") == ""
+
+
+def test_a_pinned_result_is_shown_again() -> None:
+    """B20: what is pinned is never hidden, also if it was pruned before; undoing that pruning then changes nothing of it."""
+    log, _ = pruned(INFOLD)
+    again = log.append(Pin(TARGET))
+
+    assert shown(again)[0].startswith(FILLER)
+    assert again.size == log_of([logged.message for logged in log.live]).size
+    assert again.append(Pin(TARGET, pinned=False)).size == again.size
+    both = log.append(Pruning((Handle("1.0"),), 0))
+    assert set(both.append(Pin(TARGET)).altered) == {1}
+
+
+def test_what_is_clipped_stays_clipped_where_it_is_pinned() -> None:
+    """B8: a part that was shortened because it does not fit is not shown whole because it is pinned."""
+    log, _ = pruned(INFOLD)
+    clipped = log.append(Clipping((Clip(TARGET, 200, 100),)))
+
+    assert "characters" in shown(clipped.append(Pin(TARGET)))[0]
+    assert len(shown(clipped.append(Pin(TARGET)))[0]) < 500
 
 
 def test_a_document_s_stub_has_no_lines() -> None:

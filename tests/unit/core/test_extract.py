@@ -440,6 +440,40 @@ def test_a_failure_that_was_overcome_is_remembered() -> None:
     assert [(fact.origin, fact.line) for fact in ledger.overcome] == [("make", "fatal: no rule")]
 
 
+@pytest.mark.parametrize(
+    ("output", "line"),
+    [
+        ("(pass) grade > fails clearly when it is invalid\nerror: script exited", "error: script exited"),
+        ("✓ cannot be undone\nPASS a/failed.test.ts\n  216 │  * throws an error\n2 failed", "2 failed"),
+        ("> 12 | raise ValueError('invalid: x')\nbuild failed", "build failed"),
+    ],
+)
+def test_a_failure_is_told_by_a_line_about_it(output: str, line: str) -> None:
+    """B53: neither a test that passed nor a line of code that a tool shows is taken for what failed."""
+    assert ledger_of(user(), *bash("make", output, exit_status=1)).errors[0].line == line
+
+
+def test_a_script_that_is_written_and_run_is_one_command() -> None:
+    """B53: text that a command line writes to a file does not tell two runs apart; the last outcome counts."""
+    script = "cat > probe.py << 'EOF'\nprint({})\nEOF\npython probe.py"
+    ledger = ledger_of(
+        user(),
+        *bash(script.format("1/0"), "ZeroDivisionError: division by zero", exit_status=1),
+        *bash(script.format("2"), "2"),
+        *bash("python - << 'EOF'\nprint(1/0)\nEOF", "ZeroDivisionError: division by zero", exit_status=1),
+        *bash("python - << 'EOF'\nprint(2)\nEOF", "2"),
+    )
+
+    assert ledger.commands[0].command == "cat > probe.py …; python probe.py"
+    assert [fact.origin for fact in ledger.overcome] == ["cat > probe.py …; python probe.py"]
+    assert [fact.origin for fact in ledger.errors] == ["python - << 'EOF' print(1/0) EOF"]
+
+
+def test_a_reply_that_nobody_asked_for_is_no_report() -> None:
+    """What Claude Code writes in the model's place tells the user nothing."""
+    assert ledger_of(user(), replies("No response requested."), replies("Done.")).reports == (Quote("2.0", "Done."),)
+
+
 def test_a_pinned_part_without_words_is_quoted_as_nothing() -> None:
     """A pin on a part that has no text is carried on with none."""
     ledger = ledger_of(AssistantMessage(MessageId(""), (StepStartPart(),)), pinned=frozenset({"0.0"}))

@@ -1,5 +1,6 @@
 """The user's own words within their room."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -29,6 +30,55 @@ def size(text: str) -> int:
 def told(ledger: Ledger, allowed: int = 1_000, *, more: int = 0, recall: bool = False) -> UserInstructions:
     """A ledger's instructions in that much room."""
     return write_instructions(ledger, allowed_tokens=allowed, more_tokens=more, size=size, recall=recall)
+
+
+def modules(number: int, part: str) -> str:
+    """A request of so many sentences that name a part, ten tokens each or fewer."""
+    return " ".join(f"Describe module {part}{one} in the notes." for one in range(number))
+
+
+def asked(first: str, latest: str = "And now?", *, share: int = 280) -> tuple[UserInstructions, Ledger]:
+    """What ten requests of some 60 tokens between a first and a latest one have of a room of 1,000 with that share."""
+    quotes = [
+        Quote("0.0", first),
+        *(Quote(f"{n}.0", modules(6, f"x{n}y")) for n in range(1, 11)),
+        Quote("90.0", latest),
+    ]
+    ledger = Ledger(first_request=quotes[0], latest_request=quotes[-1], requests=tuple(quotes))
+    words = write_instructions(ledger, allowed_tokens=1_000, more_tokens=0, size=size, recall=False, asked_tokens=share)
+    return words, ledger
+
+
+@pytest.mark.parametrize(("first", "latest"), [(40, 1), (1, 40), (30, 30)])
+def test_the_first_and_the_latest_request_may_take_more_than_the_share(first: int, latest: int) -> None:
+    """B2, B52: they stand whole where they fit into the room, and then other requests have a third of their share."""
+    words, _ = asked(modules(first, "a"), modules(latest, "b"))
+    told = "\n".join(words.blocks)
+
+    assert 280 < words.tokens <= 1_000
+    assert modules(first, "a") in told
+    assert modules(latest, "b") in told
+    assert [block.split("\n")[0] for block in words.blocks[:2]] == [FIRST, LATEST]
+    assert sum(map(size, words.blocks[2:])) <= 280 // 3
+
+
+def test_other_requests_have_what_is_left_of_the_share() -> None:
+    """B2, B52: next to short first and latest requests the others fill the share, which all words keep to."""
+    words, _ = asked("Port it.")
+    free, _ = asked("Port it.", share=1_000)
+
+    assert 200 < words.tokens <= 280
+    assert words.blocks[-1].startswith(OTHERS.replace(", verbatim", ", some shortened"))
+    assert free.tokens > 500
+
+
+def test_a_request_that_is_too_long_for_the_room_is_shortened() -> None:
+    """B38, B52: a first request for which there is no room at all stands by a part of it, and all words keep to the room."""
+    words, _ = asked(modules(140, "a"))
+
+    assert "0.0" in words.short
+    assert words.blocks[0].startswith(FIRST.replace(", verbatim", ", some shortened"))
+    assert words.tokens <= 1_000
 
 
 def rules(number: int, words: str = "and never do that in any of the other folders of it either") -> tuple[Quote, ...]:

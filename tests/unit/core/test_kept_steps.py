@@ -30,6 +30,7 @@ from infold.core.messages import (
 )
 from infold.core.plan import Fold
 from infold.core.policy import INFOLD
+from infold.core.tokens import estimate
 from infold.core.view import view
 from infold.testing.builders import calls, numbered, replies, result, session, user
 
@@ -372,6 +373,29 @@ def test_text_and_steps_share_the_room() -> None:
 
     assert checkpoint.steps
     assert after.checkpoint_size.measure <= 1_500 * 1.05
+
+
+@pytest.mark.parametrize(("words", "is_long"), [(20, False), (90, True), (120, True)])
+def test_a_long_first_request_stands_whole_next_to_steps(words: int, is_long: bool) -> None:
+    """B2, B52: a first request of more than 28 % of the room is whole next to kept steps; then others have half of that."""
+    first = " ".join(f"Describe module a{number} in the notes." for number in range(words))
+    others = [" ".join(f"Then name part b{number}c{place} too." for place in range(9)) for number in range(12)]
+    log = session(
+        user(first), *steps(20), *(draft for other in others for draft in (user(other), *step(99))), *steps(20)
+    )
+    checkpoint, _ = checkpoint_for(log, Fold(Cut(log.length, None), 2_000, "trigger"), INPUTS)
+    share = 0.28 * 2_000
+    blocks = checkpoint.text.split("\n\n")
+    asked = [block for block in blocks if "request" in block.split("\n")[0]][1:]
+    told = estimate("\n\n".join(asked), "features")
+
+    assert (estimate(first, "features") > share) is is_long
+    assert first in checkpoint.text
+    assert checkpoint.steps
+    assert any(block.startswith("Other requests") for block in asked)
+    assert share < estimate(" ".join(others), "features")
+    assert (told - estimate(asked[0], "features") if is_long else told) <= (share / 2 if is_long else share)
+    assert log.append(checkpoint).checkpoint_size.measure <= 2_000 * 1.05
 
 
 def test_without_a_share_nothing_is_kept() -> None:

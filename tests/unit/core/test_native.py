@@ -24,7 +24,7 @@ from infold.core.messages import (
     Usage,
     text_of,
 )
-from infold.core.plan import Fold, Summarise, fold_at, next_step, prefers_native
+from infold.core.plan import Fold, Prune, Summarise, fold_at, next_step, prefers_native
 from infold.core.policy import INFOLD
 from infold.core.view import view
 from infold.testing.builders import numbered, replies, requests_compaction, result, user
@@ -157,9 +157,9 @@ def test_the_ladder_folds_natively_in_place_of_pruning() -> None:
     assert step.native
     assert isinstance(log.live[step.cut.index].message, AssistantMessage)
     other = next_step(log, inputs_with("never", window=12_000))
-    assert not (isinstance(other, Summarise) and other.native)
+    assert isinstance(other, Prune)
     refused = log.append(Rejection(0, native=True))
-    assert not getattr(next_step(refused, inputs_with("auto", window=12_000)), "native", False)
+    assert isinstance(next_step(refused, inputs_with("auto", window=12_000)), Prune)
 
 
 def test_only_an_ordinary_cut_is_native() -> None:

@@ -4,15 +4,16 @@ import pytest
 from msgspec.structs import replace
 
 from infold.core.budget import Window, budget_for
+from infold.core.compact import apply_step
 from infold.core.cut import Cut, head_size
 from infold.core.entries import Checkpoint, Handle, MessageEntry, Pin, Pruning
-from infold.core.gauge import PlanInputs
+from infold.core.gauge import PlanInputs, Rates, gauge
 from infold.core.log import Log
-from infold.core.messages import Finish, Message, MessageId, ToolMessage, ToolResultPart, Usage
+from infold.core.messages import AssistantMessage, Finish, Message, MessageId, ToolMessage, ToolResultPart, Usage
 from infold.core.plan import Fits, Fold, NextStep, Prune, Shorten, Stuck, Summarise, next_step
 from infold.core.policy import INFOLD, PRESETS, Policy, TailPolicy, preset, share, tokens
 from infold.core.tokens import estimate_tokens
-from infold.testing.builders import calls, replies, result, session, tokens_of_text, user
+from infold.testing.builders import calls, log_of, numbered, replies, result, session, tokens_of_text, user
 
 WINDOW = Window(200_000)
 DOCUMENTS = sorted(set(PRESETS) - {"infold"})
@@ -365,6 +366,141 @@ def test_a_person_may_ask_for_little() -> None:
 
     assert isinstance(step(log, INFOLD), Fits)
     assert isinstance(step(log, INFOLD, manual=True), Fold)
+
+
+# Prune or fold.
+
+
+def steps_of(number: int, size: int) -> list[Message]:
+    """So many calls with results of that many tokens."""
+    return [draft for _ in range(number) for draft in (calls("bash"), result(output=prose(size)))]
+
+
+BEFORE = session(user(prose(12_000)), *steps_of(20, 2_000))
+"""Old results behind much that stays as it is, and stays cached."""
+
+BEHIND = session(user(), *steps_of(20, 2_000), replies(prose(12_000)), user(), *steps_of(2, 500))
+"""The same with the old results first, so that all behind them would be read afresh."""
+
+FAST = session(user(), *steps_of(6, 4_400), *(draft for _ in range(3) for draft in (replies(prose(8_500)), user())))
+"""A few results at the very beginning, in a view that a few replies have filled."""
+
+FEW = session(user(prose(16_000)), *steps_of(10, 3_600))
+"""A few large results behind much that stays as it is."""
+
+MANY = session(user(prose(16_000)), *steps_of(40, 900))
+"""Many small results behind much that stays as it is."""
+
+RATES = Rates(fresh=1.25, cached=0.1, output=5.0)
+USUAL, PAID = replace(RATES, output=0.0), replace(RATES, output=25.0)
+
+
+def at_trigger(log: Log, **changes: object) -> NextStep:
+    """The next step of `infold` for a session just over the trigger of a window of 64k."""
+    inputs = PlanInputs(INFOLD, budget_for(Window(64_000), INFOLD), bound=1.0)
+    assert 1 <= gauge(log, inputs).count_tokens / inputs.budget.trigger_tokens < 1.1
+    return next_step(log, replace(inputs, **changes))
+
+
+@pytest.mark.parametrize(
+    ("log", "expected"), [(BEFORE, Prune), (FEW, Prune), (MANY, Fold), (BEHIND, Fold), (FAST, Fold)]
+)
+def test_at_the_trigger_the_cheaper_way_is_taken(log: Log, expected: type[NextStep]) -> None:
+    """B16: old results become stubs where that costs about as little as a fold, not where nearly all would be read afresh."""
+    found = at_trigger(log)
+
+    assert isinstance(found, expected)
+    assert getattr(found, "reason", "") == "trigger"
+
+
+@pytest.mark.parametrize("log", [BEFORE, FEW, MANY, BEHIND, FAST])
+def test_a_fold_that_a_model_must_be_paid_for_is_dearer(log: Log) -> None:
+    """B16: what code would fold is pruned where a model would write the summary at a high price."""
+    assert isinstance(at_trigger(log, rates=PAID, summariser=True), Prune)
+    assert type(at_trigger(log, rates=PAID)) is type(at_trigger(log))
+
+
+@pytest.mark.parametrize("log", [BEFORE, FEW, MANY, BEHIND, FAST])
+def test_at_unknown_prices_the_usual_ratios_decide(log: Log) -> None:
+    """B16: without prices the decision is that at the usual ratios, in any currency, and not that of a model without a cache."""
+    cents = Rates(fresh=USUAL.fresh * 100, cached=USUAL.cached * 100)
+
+    assert at_trigger(log) == at_trigger(log, rates=USUAL) == at_trigger(log, rates=cents)
+    assert isinstance(at_trigger(log, rates=Rates(fresh=1.0, cached=1.0)), Fold)
+
+
+def test_an_expired_cache_has_no_beginning_to_save() -> None:
+    """B16: where all is read afresh in any case, what stands before the oldest stub is no reason to prune."""
+    assert isinstance(at_trigger(FEW), Prune)
+    assert isinstance(at_trigger(FEW, is_cold=True), Fold)
+
+
+@pytest.mark.parametrize("is_cold", [False, True])
+def test_stubs_that_leave_less_than_a_fold_are_chosen(is_cold: bool) -> None:
+    """B16: where stubs leave a smaller request than a fold would, results are pruned, whether the cache has expired or not."""
+    log = session(user("Port it."), *steps_of(8, 6_589))
+    found = at_trigger(log, is_cold=is_cold)
+    inputs = PlanInputs(INFOLD, budget_for(Window(64_000), INFOLD), bound=1.0)
+    usable = inputs.budget.usable_tokens
+
+    assert isinstance(found, Prune)
+    left = gauge(apply_step(log, found, inputs).log, inputs).upper_tokens
+    assert left < INFOLD.summary.budget_tokens(usable) + INFOLD.tail.budget_tokens(usable)
+
+
+def test_a_person_who_asks_is_answered_by_what_is_cheaper_up_to_the_trigger() -> None:
+    """B16, B20: what a person asks for below the trigger is compared up to it, what the price asks for up to the size of now."""
+    budget = budget_for(Window(400_000), INFOLD)
+    inputs = PlanInputs(INFOLD, budget, 3_000, bound=1.0, rates=RATES, summariser=True)
+    log = session(user(prose(20_000)), *(draft for _ in range(100) for draft in (calls("bash"), result(5_000))))
+    priced, asked = next_step(log, inputs), next_step(log, replace(inputs, manual=True))
+
+    assert isinstance(priced, Prune)
+    assert priced.reason == "price"
+    assert isinstance(asked, Summarise)
+    assert asked.reason == "manual"
+
+
+@pytest.mark.parametrize("log", [BEFORE, FEW, MANY, BEHIND, FAST])
+def test_a_history_that_arrived_grew_as_fast(log: Log) -> None:
+    """B16: replies that came with a history count like recorded ones for how the view grows and how long the work goes on."""
+    messages = [logged.message for logged in log.live]
+    arrived = log_of(replace(one, finish=None) if isinstance(one, AssistantMessage) else one for one in messages)
+
+    assert (log.calls, arrived.calls) == (sum(isinstance(one, AssistantMessage) for one in messages), 0)
+    assert type(at_trigger(arrived)) is type(at_trigger(log))
+
+
+def test_what_was_hidden_counts_as_growth() -> None:
+    """B16: results that are hidden by now made the view grow, and with faster growth fewer requests bear what is rewritten."""
+    inputs = PlanInputs(INFOLD, budget_for(Window(64_000), INFOLD), bound=1.0)
+    log = session(user(prose(16_000)), *steps_of(20, 2_000))
+    pruning = at_trigger(log, rates=PAID, summariser=True)
+    assert isinstance(pruning, Prune)
+    log = apply_step(log, pruning, inputs).log
+    log = log.extend(MessageEntry(message) for message in numbered(steps_of(8, 4_000), prefix="n"))
+
+    assert sum(log.freed.values()) > 20_000
+    assert isinstance(at_trigger(log), Prune)
+    assert isinstance(at_trigger(replace(log, freed={})), Fold)
+
+
+def test_a_session_goes_on_for_about_as_long_as_it_has() -> None:
+    """B16: what many requests to come would bear is too dear in a session that has had few calls, and not in a long one."""
+    log = session(user(prose(16_000)), *steps_of(20, 2_000))
+    found = [step(replace(log, calls=made), INFOLD, Window(200_000), manual=True) for made in (20, 100, 10_000)]
+
+    assert [type(one) for one in found] == [Fold, Prune, Prune]
+
+
+def test_in_a_small_window_the_newest_results_stay() -> None:
+    """B16: as much of the newest results stays at the trigger as a tail has at least, a quarter of a small window."""
+    log = session(user("Port it."), *steps_of(8, 1_686))
+    found = step(log, INFOLD, Window(16_384))
+
+    assert isinstance(found, Prune)
+    assert INFOLD.prune.keep.of(13_926) < 2 * 1_686 < 13_926 // 4 < 3 * 1_686
+    assert found.plan.targets == tuple(Handle(f"{number}.0") for number in range(12, 0, -2))
 
 
 # Checkpoints.

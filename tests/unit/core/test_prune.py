@@ -1,13 +1,15 @@
 """Which old tool results become stubs."""
 
+import json
 from collections.abc import Iterable
 
 import pytest
 from msgspec.structs import replace
 
-from infold.core.entries import Checkpoint, Clip, Clipping, Handle, Pin, Pruning
+from infold.core.entries import Checkpoint, Clip, Clipping, Handle, MessageEntry, Pin, Pruning
 from infold.core.log import Log
 from infold.core.messages import (
+    AssistantMessage,
     Message,
     MessageId,
     ResultStatus,
@@ -23,6 +25,7 @@ from infold.core.tokens import estimate
 from infold.core.view import view
 from infold.testing.builders import (
     calls,
+    numbered,
     replies,
     requests_compaction,
     result,
@@ -34,6 +37,8 @@ from infold.testing.builders import (
 
 PRUNING = [preset(name) for name in ("opencode-1.1.23", "opencode-1.1.57", "proactive")]
 OLD = preset("opencode-1.1.23")
+SPARING = INFOLD.but(prune=INFOLD.prune.but(spare_turns=2))
+"""`infold` with the last two turns spared, as the documents have it."""
 TWO_TURNS = (user("second"), replies(), user("third"))
 
 
@@ -252,16 +257,16 @@ def test_documents_count_every_user_message_as_a_turn() -> None:
     spoken = (*one_turn(90_000), user("go on", synthetic=True), user("and on", synthetic=True))
 
     assert planned(session(*spoken, policy=OLD)).freed_tokens == 90_000
-    assert planned(session(*spoken), INFOLD) == NOTHING_TO_PRUNE
+    assert planned(session(*spoken), SPARING) == NOTHING_TO_PRUNE
     assert planned(session(*one_turn(90_000), requests_compaction(), user(), policy=OLD)).freed_tokens == 90_000
-    assert planned(session(*drafts), INFOLD) == NOTHING_TO_PRUNE
+    assert planned(session(*drafts), SPARING) == NOTHING_TO_PRUNE
 
 
 def test_infold_counts_genuine_turns() -> None:
-    """S2.2: two messages of a person make a result old."""
+    """S2.2: where `infold` spares turns, two messages of a person make a result old."""
     log = session(*one_turn(90_000), *TWO_TURNS)
 
-    assert planned(log, INFOLD).targets == (Handle("2.0"),)
+    assert planned(log, SPARING).targets == (Handle("2.0"),)
 
 
 # What pruning leaves.
@@ -336,6 +341,76 @@ def test_no_turns_spared() -> None:
     log = session(*one_turn(90_000), policy=OLD)
 
     assert plan_prune(log, replace(OLD.prune, spare_turns=0), usable_tokens=168_000).freed_tokens == 90_000
+
+
+# What the model has not seen.
+
+
+NONE_SPARED = OLD.but(prune=OLD.prune.but(spare_turns=0))
+
+
+@pytest.mark.parametrize("policy", [NONE_SPARED, INFOLD], ids=["document", "infold"])
+@pytest.mark.parametrize("behind", [(), (user("And quickly."),)], ids=["results", "a person's words"])
+def test_what_the_model_has_not_seen_is_never_chosen(policy: Policy, behind: tuple[Message, ...]) -> None:
+    """B16: where no turn is spared, results behind the newest reply stay whole, however large; a reply to them makes them old."""
+    read = (user(), calls("bash"), result(90_000), calls("bash", "read"), result(90_000), result(90_000), *behind)
+
+    assert planned(session(*read, policy=policy), policy).targets == (Handle("2.0"),)
+    answered = session(*read, replies(), policy=policy)
+    assert planned(answered, policy).targets == (Handle("5.0"), Handle("4.0"), Handle("2.0"))
+
+
+def test_the_newest_call_is_never_chosen() -> None:
+    """B16: where no turn is spared, the long arguments of the newest reply stay, and go once another reply follows."""
+    wrote = calls("write", arguments=json.dumps({"path": "a.py", "content": tokens_of_text(90_000)}))
+    drafts = (user(), wrote, result(output="done"))
+
+    assert planned(session(*drafts), INFOLD) == NOTHING_TO_PRUNE
+    assert planned(session(*drafts, replies()), INFOLD).targets == (Handle("1.0"),)
+
+
+def test_what_the_model_has_not_seen_counts_towards_what_is_kept() -> None:
+    """B16, S2.6: an unseen result takes the room of older ones, of which otherwise none would go."""
+    first = (user(), calls("bash"), result(30_000))
+
+    assert planned(session(*first, replies(), policy=OLD), NONE_SPARED) == NOTHING_TO_PRUNE
+    unseen = session(*first, calls("bash"), result(20_000), policy=OLD)
+    assert planned(unseen, NONE_SPARED) == PrunePlan((Handle("2.0"),), 30_000)
+
+
+def test_without_a_reply_nothing_is_chosen() -> None:
+    """B16: where there is no reply at all, nothing is chosen although no turn is spared."""
+    asked = session(user(), calls("bash"), policy=OLD).append(Checkpoint("so far"))
+    late = asked.append(MessageEntry(replace(numbered([result(90_000)])[0], id=MessageId("late"), parts=LATE)))
+
+    for log in (session(policy=OLD), session(user(tokens_of_text(90_000)), policy=OLD), late):
+        plan = plan_prune(log, NONE_SPARED.prune, usable_tokens=168_000, minimum_tokens=0)
+        assert plan == NOTHING_TO_PRUNE
+
+
+LATE = (ToolResultPart("m1-call0", "bash", tokens_of_text(90_000)),)
+"""The answer to a call that was folded before it came."""
+
+
+@pytest.mark.parametrize(
+    "failed",
+    [replace(replies(""), finish=None, error="overloaded"), replies("", finish="error")],
+    ids=["with an error", "that ended in one"],
+)
+def test_a_failed_reply_has_seen_nothing(failed: AssistantMessage) -> None:
+    """B16: an empty reply that ended in an error does not make the results before it old, since the view leaves it out."""
+    log = session(user(), calls("bash"), result(90_000), calls("bash"), result(90_000), failed)
+
+    assert view(log, INFOLD.summary)[-1] == log.live[4].message
+    assert planned(log, INFOLD).targets == (Handle("2.0"),)
+
+
+@pytest.mark.parametrize(("least", "freed"), [(0, 60_000), (40_000, 60_000), (55_000, 30_000), (95_000, 0)])
+def test_more_than_the_policys_share_may_be_kept(least: int, freed: int) -> None:
+    """B16, S2.6: whoever asks may have more of the newest results kept than the policy's amount, and never fewer."""
+    log = behind_two_turns(30_000, 30_000, 25_000)
+
+    assert plan_prune(log, OLD.prune, usable_tokens=168_000, least_kept_tokens=least).freed_tokens == freed
 
 
 def test_what_was_clipped_counts_as_it_is_shown() -> None:

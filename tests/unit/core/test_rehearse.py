@@ -1,15 +1,21 @@
 """A history played again, from the beginning or from where it ended."""
 
+import pytest
+from msgspec.structs import replace
+from tests.support.policies import FOLDS
+
 from infold.core.budget import Window, budget_for
 from infold.core.compact import Simulation, advance, simulate
 from infold.core.gauge import PlanInputs
 from infold.core.log import Log
 from infold.core.messages import Message, SessionId
-from infold.core.policy import INFOLD
+from infold.core.policy import INFOLD, Policy
 from infold.core.view import view
 from infold.testing.builders import calls, numbered, replies, result, summary, user
 
 SITUATION = PlanInputs(INFOLD, budget_for(Window(8_192), INFOLD))
+
+each_way = pytest.mark.parametrize("policy", [INFOLD, FOLDS], ids=["prunes or folds", "folds"])
 
 
 def history(turns: int = 12) -> tuple[Message, ...]:
@@ -31,22 +37,24 @@ def test_a_summary_answers_no_request() -> None:
     assert len(played) == 1
 
 
-def test_carried_on_is_as_from_the_beginning() -> None:
+@each_way
+def test_carried_on_is_as_from_the_beginning(policy: Policy) -> None:
     """B29: played in two pieces, a history gives the log, the events and the numbers of one piece."""
-    messages = history()
-    whole = advance(Simulation(Log(SessionId("s"))), messages, SITUATION)
-    half = advance(Simulation(Log(SessionId("s"))), messages[:21], SITUATION)
-    both = advance(half, messages[21:], SITUATION)
+    messages, situation = history(), replace(SITUATION, policy=policy)
+    whole = advance(Simulation(Log(SessionId("s"))), messages, situation)
+    half = advance(Simulation(Log(SessionId("s"))), messages[:21], situation)
+    both = advance(half, messages[21:], situation)
 
     assert whole.events == both.events != ()
     assert whole.sequences == both.sequences
     assert view(whole.log, INFOLD.summary) == view(both.log, INFOLD.summary)
 
 
-def test_numbers_are_those_of_the_log() -> None:
+@each_way
+def test_numbers_are_those_of_the_log(policy: Policy) -> None:
     """B6: the number a rehearsal remembers for a message is the one its handles begin with."""
     messages = history()
-    played = advance(Simulation(Log(SessionId("s"))), messages, SITUATION)
+    played = advance(Simulation(Log(SessionId("s"))), messages, replace(SITUATION, policy=policy))
     numbers = dict(zip((message.id for message in messages), played.sequences, strict=True))
 
     assert all(numbers[logged.message.id] == logged.sequence for logged in played.log.live)

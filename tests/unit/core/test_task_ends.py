@@ -2,14 +2,15 @@
 
 import pytest
 from msgspec.structs import replace
+from tests.support.policies import FOLDS
 
 from infold.core.budget import Window, budget_for
 from infold.core.cut import Room, choose_cut, has_ended_task
-from infold.core.gauge import PlanInputs, gauge
+from infold.core.gauge import PlanInputs, Rates, gauge
 from infold.core.log import Log
 from infold.core.messages import Message
 from infold.core.plan import Fits, Fold, Prune, next_step
-from infold.core.policy import INFOLD, PRESETS, TailPolicy
+from infold.core.policy import INFOLD, PRESETS, Policy, TailPolicy
 from infold.core.tokens import tokens_in
 from infold.errors import PolicyError
 from infold.testing.builders import calls, replies, result, session, user
@@ -55,12 +56,11 @@ def test_closed_todos_end_a_task(status: str, *, ended: bool) -> None:
 # An early fold.
 
 
-def filled(*last: Message, policy: str = "infold") -> tuple[Log, PlanInputs]:
+def filled(*last: Message, policy: Policy = FOLDS) -> tuple[Log, PlanInputs]:
     """A session that fills all but 3 % of its trigger, and the inputs to decide on it."""
     drafts = [user("Port it."), *(one for _ in range(30) for one in (calls("bash"), result(output="a word " * 300)))]
-    log = session(*drafts, *last, policy=PRESETS[policy])
-    known = PRESETS[policy]
-    inputs = PlanInputs(known, budget_for(Window(200_000), known), recovers=True)
+    log = session(*drafts, *last, policy=policy)
+    inputs = PlanInputs(policy, budget_for(Window(200_000), policy), recovers=True)
     trigger = int(gauge(log, inputs).count_tokens * 1.03)
     return log, replace(inputs, budget=replace(inputs.budget, trigger_tokens=trigger, usable_tokens=trigger))
 
@@ -73,7 +73,7 @@ def test_a_task_s_end_near_the_trigger_is_taken() -> None:
     assert isinstance(step, Fold)
     assert step.reason == "task"
     assert isinstance(next_step(*filled()), Fits)
-    off = replace(inputs, policy=replace(INFOLD, task_band=0.0))
+    off = replace(inputs, policy=replace(FOLDS, task_band=0.0))
     assert isinstance(next_step(log, off), Fits)
     roomy = replace(inputs, budget=replace(inputs.budget, trigger_tokens=inputs.budget.trigger_tokens * 2))
     assert isinstance(next_step(log, roomy), Fits)
@@ -81,11 +81,22 @@ def test_a_task_s_end_near_the_trigger_is_taken() -> None:
 
 def test_stubs_wait_for_the_trigger() -> None:
     """B16: where pruning alone will do at the trigger, the end of a task is left to pass, so that the cache holds."""
-    log, inputs = filled(replies("done"), user("Now the docs."), replies("done"), user("And the tests."))
+    log, inputs = filled(replies("done"), user("Now the docs."), policy=INFOLD)
     at_trigger = replace(inputs, budget=replace(inputs.budget, trigger_tokens=gauge(log, inputs).count_tokens))
 
     assert isinstance(next_step(log, at_trigger), Prune)
     assert isinstance(next_step(log, inputs), Fits)
+
+
+def test_where_stubs_would_cost_more_a_task_s_end_is_taken() -> None:
+    """B16, B34: where pruning would do but costs clearly more than a fold, the end of a task is taken for the fold."""
+    log, inputs = filled(replies("The tide is high today. " * 1_000), user("Now the docs."), policy=INFOLD)
+    step = next_step(log, inputs)
+
+    assert isinstance(step, Fold)
+    assert step.reason == "task"
+    dear = replace(inputs, rates=Rates(fresh=1.25, cached=0.1, output=25.0), summariser=True)
+    assert isinstance(next_step(log, dear), Fits)
 
 
 def test_documents_wait_for_their_trigger() -> None:

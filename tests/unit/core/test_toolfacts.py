@@ -191,7 +191,7 @@ def test_what_runs_nothing_has_no_command(tool: str, arguments: object) -> None:
         ("git commit -m 'a\n# b'\ngit push", "git commit -m 'a # b'; git push"),
         ("for f in a b\ndo\n  cat $f\ndone\nmake", "for f in a b; do cat $f; done; make"),
         ("a && \\\nb &&\nc |\nd", "a && b && c | d"),
-        ("cat <<'EOF' > x\n# a\nEOF\nmake", "cat <<'EOF' > x # a EOF make"),
+        ("cat <<'EOF' > x\n# a\nEOF\nmake", "cat … > x; make"),
         ("a\n\n# x\n\nb\n", "a; b"),
         ("# nothing else", "# nothing else"),
     ],

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.support.policies import FOLDS
 
 from infold import Session, SessionSettings, fit, open_store
 from infold.core.messages import (
@@ -22,6 +23,7 @@ from infold.core.messages import (
     UserMessage,
     fingerprint,
 )
+from infold.core.policy import INFOLD, Policy
 from infold.core.summary_request import Additions, shared_request
 from infold.formats.overflow import recognise
 from infold.formats.registry import CONVERSE, OPENAI_CHAT, detect
@@ -181,16 +183,17 @@ def test_a_changed_view_alternates() -> None:
     assert sent[2] == said(result("a", {"text": "interrupted"}, status="error"), result("b"), "Wait.", POINT)
 
 
-def test_the_callers_objects_are_left_alone() -> None:
-    """B25, B43: a fold copies what it changes, gives all else back as the very objects, and everything alternates."""
+@pytest.mark.parametrize(("policy", "mark"), [(INFOLD, "[pruned: "), (FOLDS, "[Earlier conversation, folded")])
+def test_the_callers_objects_are_left_alone(policy: Policy, mark: str) -> None:
+    """B25, B43: stubs and a fold copy what they change, give all else back as the very objects, and everything alternates."""
     items = [said("Port it. Never touch vendor/.", POINT)]
     for step in range(40):
         items += [calls(f"c{step}"), said(result(f"c{step}", {"text": f"part {step} is fine. " * 60}))]
     before = copy.deepcopy(items)
-    fitted = fit(items, window=6_000)
+    fitted = fit(items, window=6_000, policy=policy)
 
     assert items == before
-    assert len(fitted.messages) < len(items)
+    assert mark in str(fitted.messages)
     assert fitted.messages[-1] is items[-1]
     assert converse_problems(fitted.messages) == ()
     assert "Never touch vendor/." in str(fitted.messages[0])

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.support.policies import FOLDS
 
 from infold import SessionSettings, UsageError, WindowExceeded
 from infold.core.entries import MessageEntry
 from infold.core.messages import AssistantMessage, SessionId, Usage
+from infold.core.policy import INFOLD, Policy
 from infold.formats.registry import FORMATS, format_named
 from infold.integrations.sessions import NOTHING_RECALLED, Call, PlugOptions, Sessions, SharedThread
 from infold.ports import SessionKey
@@ -54,10 +56,23 @@ def long_history(rule: str = RULE, steps: int = 30) -> list[Thing]:
     return [Thing({"role": "user", "content": rule}), *(thing for n in range(steps) for thing in step(n))]
 
 
+def test_messages_without_stubs_are_the_frameworks_own() -> None:
+    """B43: where results became stubs, all other messages are the framework's objects."""
+    things = long_history()
+    call = opened().prepare("a", items(things))
+
+    back = call.restore(things, build)
+    built = [one for one, given in zip(back, things, strict=True) if one is not given]
+
+    assert call.is_cut
+    assert built
+    assert all(one.item["role"] == "tool" and one.item["content"].startswith("[pruned: ") for one in built)
+
+
 def test_kept_messages_are_the_frameworks_own() -> None:
     """B43: what infold kept is the framework's object; what it wrote is built."""
     things = long_history()
-    call = opened().prepare("a", items(things))
+    call = opened(policy=FOLDS).prepare("a", items(things))
 
     back = call.restore(things, build)
 
@@ -152,19 +167,21 @@ def test_a_request_is_sent_once_more_after_a_refusal() -> None:
         asyncio.run(attempt(ValueError("no such model")))
 
 
-def test_a_request_is_compacted_when_a_framework_says_so() -> None:
-    """B44: `compact` folds though infold's own limit is not reached, sync and awaited."""
+@pytest.mark.parametrize("policy", [INFOLD, FOLDS], ids=["prunes", "folds"])
+def test_a_request_is_compacted_when_a_framework_says_so(policy: Policy) -> None:
+    """B44: `compact` makes room though infold's own limit is not reached, sync and awaited."""
     things = long_history(steps=6)
 
     async def awaited() -> Call:
-        return await (await opened().aprepare("a", items(things))).acompact()
+        return await (await opened(policy=policy).aprepare("a", items(things))).acompact()
 
-    call = opened().prepare("a", items(things))
+    call = opened(policy=policy).prepare("a", items(things))
     assert not call.is_cut
     for compacted in (call.compact(), asyncio.run(awaited())):
         back = compacted.restore(things, build)
         assert compacted.is_cut
-        assert len(back) < len(things)
+        assert len(str(items(back))) < 0.6 * len(str(items(things)))
+        assert (len(back) < len(things)) is (policy is FOLDS)
         assert back[-1] is things[-1]
 
 
@@ -184,7 +201,7 @@ def test_decoded_messages_bring_their_usage() -> None:
 
 def test_decoded_messages_after_a_checkpoint_bring_their_usage() -> None:
     """B44: so are those that come back with a checkpoint in place of the first ones."""
-    sessions, things, wire = opened(), long_history(), format_named("openai-chat")
+    sessions, things, wire = opened(policy=FOLDS), long_history(), format_named("openai-chat")
     for n in range(30, 33):
         back = sessions.prepare("a", items(things)).restore(things, build)
         things = [*back, *step(n)]
@@ -210,7 +227,7 @@ def test_it_can_be_awaited() -> None:
         return "The parser was ported with make."
 
     async def run() -> None:
-        sessions = opened(summariser=summarise)
+        sessions = opened(policy=FOLDS, summariser=summarise)
         call = await sessions.aprepare("a", items(long_history()))
         await call.arecord({"choices": [{"message": {"role": "assistant", "content": "ok"}, "finish_reason": "stop"}]})
         assert set(loops) == {asyncio.get_running_loop()}

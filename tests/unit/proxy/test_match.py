@@ -5,6 +5,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 import pytest
+from tests.support.policies import FOLDS
 
 from infold.core.log import Log
 from infold.formats.registry import ANTHROPIC_MESSAGES, OPENAI_CHAT, WireFormat
@@ -73,8 +74,8 @@ def name(
 
 
 def kept(items: list[Item], window: int = 200_000) -> Log:
-    """A session that was brought these messages."""
-    kept = Session(MemoryStore(), "s", SessionSettings(window=window, format="openai-chat"))
+    """A session that was brought these messages, and folds what does not fit its window."""
+    kept = Session(MemoryStore(), "s", SessionSettings(window=window, policy=FOLDS, format="openai-chat"))
     kept.prepare(items)
     return kept.log
 

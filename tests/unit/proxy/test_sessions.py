@@ -10,10 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec.structs import replace
+from tests.support.policies import FOLDS
 
 from infold.core.entries import Entry
 from infold.core.events import Clipped, Compacted, Event
 from infold.core.log import Log
+from infold.core.policy import INFOLD, Policy
 from infold.formats.overflow import Overflow
 from infold.ports import FullStore, SessionKey
 from infold.proxy.managed_request import ManagedRequest, OwnRequest, UpstreamReply
@@ -281,10 +283,12 @@ def test_results_stay_results() -> None:
     assert not log.open_calls
 
 
-def test_agents_that_make_the_same_calls_never_mix() -> None:
-    """B28: several runs of one task make the same calls and get other results; each is sent its own, folded or not."""
+@pytest.mark.parametrize(("policy", "sessions"), [(INFOLD, 1), (FOLDS, 2)])
+def test_agents_that_make_the_same_calls_never_mix(policy: Policy, sessions: int) -> None:
+    """B28: several runs of one task make the same calls and get other results; each is sent its own, pruned or folded. Once
+    one was folded, each has a session of its own."""
     store = MemoryStore()
-    pool = SessionPool(store, SMALL)
+    pool = SessionPool(store, replace(SMALL, policy=policy))
     runs: dict[str, list[Item]] = {mark: [{"role": "user", "content": "Go on."}] for mark in ("ALPHA", "BETA")}
     for number in range(24):
         for mark, items in runs.items():
@@ -297,7 +301,7 @@ def test_agents_that_make_the_same_calls_never_mix() -> None:
             result = {"role": "tool", "tool_call_id": call["id"], "content": f"{mark} {number} lorem " * 90}
             items += [said["choices"][0]["message"], result]
 
-    assert len(ids(store)) == 2
+    assert len(ids(store)) == sessions
 
 
 # Several writers.

@@ -5,6 +5,7 @@ from threading import Lock
 
 import msgspec
 import pytest
+from tests.support.policies import FOLDS
 from tests.support.provider_rules import problems
 
 from infold.core.budget import Window
@@ -129,7 +130,7 @@ def test_a_shared_prefix_is_the_ordinary_request() -> None:
 def ordinary_and_summary(wire: WireFormat, window: int, words: int) -> tuple[Item, Item]:
     """The last ordinary request of a session with large tool results, and the request for its first summary."""
     provider = Provider()
-    pool = SessionPool(MemoryStore(), SessionSettings(window=window))
+    pool = SessionPool(MemoryStore(), SessionSettings(window=window, policy=FOLDS))
     fields: Item = {"model": "claude-sonnet-4-5", "max_tokens": 900}
     fields |= (
         {"tools": TOOLS}

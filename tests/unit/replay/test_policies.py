@@ -49,11 +49,12 @@ def test_none_sends_everything() -> None:
 
 
 def test_infold_keeps_inside_the_window_without_a_model() -> None:
-    """Each request fits, folds happen, and no summariser is asked."""
-    on = setup(work(steps=20))
+    """Each request fits, prunings and folds happen, and no summariser is asked."""
+    on = setup(work(steps=60))
     requests = played("infold", on)
 
     assert max(tokens(on, request) for request in requests) <= WINDOW
+    assert sum(request.prunings for request in requests) > 0
     assert sum(request.compactions for request in requests) > 0
     assert not any(request.summarised for request in requests)
 
@@ -79,18 +80,18 @@ def test_recorded_usage_does_not_steer_a_policy() -> None:
     ]
 
 
-def test_priced_policy_folds_while_the_cache_is_cold_anyway() -> None:
-    """A pause beyond the cache's lifetime makes a fold free, so that it comes before the window asks for it."""
+def test_priced_policy_makes_room_while_the_cache_is_cold_anyway() -> None:
+    """A pause beyond the cache's lifetime makes a cut free, so that it comes before the window asks for it."""
     messages = work(steps=40)
     late = [replace(message, created_ms=(message.created_ms or 0) + 10**6) for message in messages[66:]]
     on = replace(setup([*messages[:66], *late]), rates=Rates(1.25, 0.0001, 10.0))
 
-    def folds(lifetime_ms: int) -> list[int]:
+    def cuts(lifetime_ms: int) -> list[int]:
         requests = played("infold", replace(on, lifetime_ms=lifetime_ms), 40_000)
-        return [number for number, request in enumerate(requests) if request.compactions]
+        return [number for number, request in enumerate(requests) if request.compactions or request.prunings]
 
-    assert 33 in folds(lifetime_ms=300_000)
-    assert 33 not in folds(lifetime_ms=3_600_000)
+    assert 33 in cuts(lifetime_ms=300_000)
+    assert 33 not in cuts(lifetime_ms=3_600_000)
 
 
 def test_preamble_and_overhead_are_in_every_request() -> None:

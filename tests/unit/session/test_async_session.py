@@ -10,6 +10,7 @@ from threading import current_thread, main_thread
 from typing import Any, TypeVar
 
 import pytest
+from tests.support.policies import FOLDS
 
 from infold.core.entries import Entry, MessageEntry, Title
 from infold.core.events import Compacted, Event, PreparationDiscarded, PreparedAhead, SummaryProgressed
@@ -107,12 +108,12 @@ def test_awaited_or_not_is_the_same_life(store: FullStore) -> None:
     waited: list[Any] = []
 
     async def live() -> None:
-        await grow(await opened(store, now_ms=lambda: 7), 40, sent=awaited)
+        await grow(await opened(store, now_ms=lambda: 7), 80, sent=awaited)
 
     run(live())
     session = Session(other := MemoryStore(), "s", SessionSettings(window=8_192, now_ms=lambda: 7))
     new = [said(RULE)]
-    for number in range(40):
+    for number in range(80):
         waited.append(session.prepare_new(new).messages)
         session.record(reply(number))
         new = step(number)[1:]
@@ -129,7 +130,7 @@ def test_a_whole_list_can_be_brought(store: FullStore) -> None:
     async def live() -> tuple[list[object], list[object]]:
         session = await opened(store)
         messages = [said(RULE)]
-        for number in range(25):
+        for number in range(80):
             await session.prepare(messages)
             await session.record(reply(number))
             messages = [*messages, *step(number)]
@@ -141,7 +142,7 @@ def test_a_whole_list_can_be_brought(store: FullStore) -> None:
     one, other = run(live())
 
     assert one == other
-    assert len(one) < 30
+    assert len(one) < 60
 
 
 @pytest.mark.parametrize("answer", [TOLD, Answer(TOLD)])
@@ -310,7 +311,7 @@ def test_a_cancelled_summary_leaves_a_usable_session(store: FullStore) -> None:
                 await asyncio.Event().wait()
             return TOLD
 
-        session = await opened(store, summariser=summariser)
+        session = await opened(store, policy=FOLDS, summariser=summariser)
         messages = [said(RULE)]
         for number in range(30):
             if await interrupted(session, lambda: session.prepare(messages), begun):  # noqa: B023 - awaited at once
@@ -356,7 +357,9 @@ def test_nobody_waits_for_a_summary_written_ahead() -> None:
             await written.wait()
             return TOLD
 
-        session = await opened(MemoryStore(), 16_384, summariser=summariser, background=True, on_event=events.append)
+        session = await opened(
+            MemoryStore(), 16_384, policy=FOLDS, summariser=summariser, background=True, on_event=events.append
+        )
         await grow(session, 15, sent=sent)
         assert events == []
         assert len(sent[-1]) == 29
@@ -382,7 +385,9 @@ def test_a_summary_that_failed_ahead_is_not_taken_for_one() -> None:
         async def summariser(_: SummaryRequest) -> str:
             return answers.pop() if answers else TOLD
 
-        session = await opened(MemoryStore(), 16_384, summariser=summariser, background=True, on_event=events.append)
+        session = await opened(
+            MemoryStore(), 16_384, policy=FOLDS, summariser=summariser, background=True, on_event=events.append
+        )
         await grow(session, 18)
         await session.compact()
         await session.close()
@@ -403,7 +408,7 @@ def test_closing_gives_up_what_is_written_ahead() -> None:
             return "never"
 
         store = MemoryStore()
-        session = await opened(store, 16_384, summariser=summariser, background=True)
+        session = await opened(store, 16_384, policy=FOLDS, summariser=summariser, background=True)
         await grow(session, 15)
         await session.close()
         return len(asyncio.all_tasks()), len(entries(store))

@@ -4,11 +4,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from tests.support.policies import FOLDS
 
 from infold.core.entries import Checkpoint, Entry, MessageEntry, Pin, Pruning, Rejection, Restoration
 from infold.core.events import Compacted
 from infold.core.judge import Answer
 from infold.core.messages import AssistantMessage, text_of
+from infold.core.policy import INFOLD, Policy
 from infold.core.view import view
 from infold.errors import InfoldError, StoreBroken, WindowExceeded
 from infold.formats.overflow import Overflow
@@ -79,7 +81,7 @@ def assert_nothing_is_lost(session: DrivenSession, steps: int = 40) -> None:
 @pytest.mark.parametrize("matters", [is_said, is_request, of(Checkpoint), is_reply])
 def test_another_writer_is_never_in_the_way_of_new_messages(matters: Matters) -> None:
     """B14: whichever append meets a conflict, the session is read again and goes on; nothing is lost or doubled."""
-    session = DrivenSession(window=8_192, summarises=True)
+    session = DrivenSession(window=8_192, policy=FOLDS, summarises=True)
     session.prepare_new([said(RULE)])
     session.record(reply(0))
     session.store.intrude_once(matters)
@@ -179,7 +181,7 @@ def test_undoing_a_pruning_insists() -> None:
 
 def test_undoing_a_compaction_insists() -> None:
     """B14, B20: what was folded is shown again with what others said meanwhile; undone twice at once, it is undone."""
-    session = DrivenSession(window=64_000)
+    session = DrivenSession(window=64_000, policy=FOLDS)
     by_piece(session)
     session.compact()
     session.store.intrude_once(of(Restoration))
@@ -194,7 +196,7 @@ def test_undoing_a_compaction_insists() -> None:
 
 def test_a_refusal_insists() -> None:
     """B7, B14: that a provider refused is stored whoever wrote meanwhile, and the request becomes smaller."""
-    session = DrivenSession(window=64_000)
+    session = DrivenSession(window=64_000, policy=FOLDS)
     by_piece(session)
     session.store.intrude_once(of(Rejection))
     ready = session.recovered(Overflow("openai", None, 16_000))
@@ -270,18 +272,21 @@ def _insisting(act: Callable[[], object]) -> None:
         act()
 
 
-KINDS: list[Matters] = [is_said, is_request, of(Checkpoint), is_reply]
+KINDS = [
+    *((matters, FOLDS) for matters in (is_said, is_request, of(Checkpoint), is_reply)),
+    (of(Pruning), INFOLD),
+]
 
 
 @pytest.mark.parametrize("life", [whole, by_piece])
-@pytest.mark.parametrize("matters", KINDS)
+@pytest.mark.parametrize(("matters", "policy"), KINDS)
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("error", [StoreBroken("disk", "is full", remedy="make room"), Interrupted()])
 def test_a_store_that_breaks_and_is_mended_has_everything_once(
-    life: Life, matters: Matters, after: bool, error: BaseException
+    life: Life, matters: Matters, policy: Policy, after: bool, error: BaseException
 ) -> None:
     """B13: whatever breaks an append off, stored or not, the same call again stores what is missing and nothing twice."""
-    session = DrivenSession(window=8_192, summarises=True)
+    session = DrivenSession(window=8_192, policy=policy, summarises=True)
     lived_through(session, life, fail(session, error, matters, after=after))
     spoken = [message for message in session.kept if not message.id.startswith("compact-")]
 
@@ -291,7 +296,7 @@ def test_a_store_that_breaks_and_is_mended_has_everything_once(
 
 def test_an_interrupted_summary_is_asked_for_again() -> None:
     """B13: Ctrl-C while the model writes leaves what was said stored once, the lock free, and the next call as it should be."""
-    session = DrivenSession(ScriptedSummariser(Interrupted()), window=8_192, summarises=True)
+    session = DrivenSession(ScriptedSummariser(Interrupted()), window=8_192, policy=FOLDS, summarises=True)
     lived_through(session, whole, session.summariser.answers)
     spoken = [message for message in session.kept if not message.id.startswith("compact-")]
 

@@ -8,6 +8,7 @@ from time import monotonic, sleep
 from typing import Any
 
 import pytest
+from tests.support.policies import FOLDS
 
 from infold.core.budget import Window
 from infold.core.entries import FIRST_PAUSE_MS, LONGEST_PAUSE_MS, Checkpoint
@@ -87,7 +88,7 @@ def step(number: int) -> list[dict[str, Any]]:
 
 
 class Drive:
-    """A list of messages that grows by a step for each request."""
+    """A list of messages that grows by a step for each request; without another policy, under one that only folds."""
 
     def __init__(
         self, summariser: Callable[[SummaryRequest], Any], *, store: FullStore | None = None, **more: Any
@@ -100,7 +101,7 @@ class Drive:
             summariser=summariser,
             on_event=self.events.append,
             now_ms=self.clock.now_ms,
-            **{"window": 16_000, "summariser_tokens": 64_000, **more},
+            **{"window": 16_000, "policy": FOLDS, "summariser_tokens": 64_000, **more},
         )
         self.session = Session(self.store, KEY.session_id, self.settings)
         self.messages: list[dict[str, Any]] = [{"role": "user", "content": "Port the parser."}]
@@ -282,7 +283,7 @@ def test_its_own_error_reaches_event_log_checkpoint_and_compaction(caplog: pytes
 @pytest.mark.parametrize("policy", sorted(set(PRESETS) - {"turn-window"}))
 def test_no_text_breaks_a_session(written: str, policy: str) -> None:
     """B36, B8: half surrogate pairs, NUL bytes and ten million characters end in a request that fits, and the session goes on."""
-    drive = Drive(lambda _: f"{GOOD}{written}", policy=policy)
+    drive = Drive(lambda _: f"{GOOD}{written}", policy=FOLDS if policy == "infold" else policy)
     began = monotonic()
     for _ in range(60):
         drive.step()
@@ -352,6 +353,7 @@ def test_an_awaited_summariser_that_calls_its_own_session_fails_at_once() -> Non
     async def run() -> None:
         settings = SessionSettings(
             window=16_000,
+            policy=FOLDS,
             format="openai-chat",
             summariser=calling,
             summariser_tokens=64_000,

@@ -7,12 +7,13 @@ from typing import Any, TypeAlias
 
 import msgspec
 import pytest
+from tests.support.policies import FOLDS
 from tests.support.provider_rules import problems
 from tests.support.wire import Dumpable
 
 from infold import UsageError, Window, WindowExceeded, fit, preset
 from infold.catalogue import Override
-from infold.core.policy import PRESETS
+from infold.core.policy import INFOLD, PRESETS, Policy
 from infold.errors import BrokenInput, UnknownFormat, UnknownPreset
 from infold.formats.registry import ANTHROPIC_MESSAGES, FORMATS, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, WireFormat
 
@@ -22,7 +23,7 @@ RULE = "Never touch the files under vendor/."
 OPENING = f"Port the importer to the new feed. {RULE}"
 TURNS = 6
 WINDOW = 4_096
-STUB = "[pruned: 2,160 characters of bash output]"
+STUB = "[pruned: 2,160 characters of bash output"
 
 
 def output(turn: int) -> str:
@@ -88,6 +89,7 @@ SHAPES: tuple[tuple[WireFormat, Callable[[int], list[Item]]], ...] = (
     (GEMINI, gemini),
 )
 each_shape = pytest.mark.parametrize(("wire", "turn"), SHAPES, ids=[wire.name for wire, _ in SHAPES])
+pruned_or_folded = pytest.mark.parametrize("policy", [INFOLD, FOLDS], ids=["pruned", "folded"])
 
 
 def history(turn: Callable[[int], list[Item]] = chat, turns: int = TURNS) -> list[Any]:
@@ -110,10 +112,11 @@ def texts(value: object) -> Iterator[str]:
 # The same shape out.
 
 
+@pruned_or_folded
 @each_shape
-def test_the_shape_stays(wire: WireFormat, turn: Callable[[int], list[Item]]) -> None:
+def test_the_shape_stays(wire: WireFormat, turn: Callable[[int], list[Item]], policy: Policy) -> None:
     """B12: what is sent is in the format that came, and nothing its provider would refuse."""
-    fitted = fit(history(turn), window=WINDOW)
+    fitted = fit(history(turn), window=WINDOW, policy=policy)
 
     assert fitted.report.format == wire.name
     assert fitted.report.changed
@@ -121,10 +124,11 @@ def test_the_shape_stays(wire: WireFormat, turn: Callable[[int], list[Item]]) ->
     assert wire.decode(fitted.messages).messages
 
 
+@pruned_or_folded
 @each_shape
-def test_it_fits(wire: WireFormat, turn: Callable[[int], list[Item]]) -> None:
+def test_it_fits(wire: WireFormat, turn: Callable[[int], list[Item]], policy: Policy) -> None:
     """B8: the most the request can be is at most what the window leaves."""
-    report = fit(history(turn), window=WINDOW).report
+    report = fit(history(turn), window=WINDOW, policy=policy).report
 
     assert report.tokens_after <= report.upper_tokens <= report.budget.limit_tokens < WINDOW
     assert report.tokens_before > WINDOW
@@ -133,18 +137,19 @@ def test_it_fits(wire: WireFormat, turn: Callable[[int], list[Item]]) -> None:
 @each_shape
 def test_the_rule_of_the_opening_message_stays(wire: WireFormat, turn: Callable[[int], list[Item]]) -> None:
     """B2: the user's first message is in the request, word for word, after its message was folded."""
-    fitted = fit(history(turn), window=WINDOW)
+    fitted = fit(history(turn), window=WINDOW, policy=FOLDS)
 
     assert any(OPENING in text for text in texts(fitted.messages))
     assert fitted.messages[0] != history(turn)[0]
 
 
+@pruned_or_folded
 @each_shape
-def test_the_callers_list_does_not_change(wire: WireFormat, turn: Callable[[int], list[Item]]) -> None:
+def test_the_callers_list_does_not_change(wire: WireFormat, turn: Callable[[int], list[Item]], policy: Policy) -> None:
     """B25: list and objects are as they were, whatever was folded or pruned."""
     messages = history(turn)
     before, objects = copy.deepcopy(messages), list(map(id, messages))
-    fit(messages, window=WINDOW, recall=True)
+    fit(messages, window=WINDOW, policy=policy, recall=True)
 
     assert messages == before
     assert list(map(id, messages)) == objects
@@ -155,12 +160,26 @@ def test_untouched_messages_are_the_very_objects(wire: WireFormat, turn: Callabl
     """B25: a message that nothing changed is given back as the object it came as."""
     messages = history(turn)
     given = {id(message) for message in messages}
-    fitted = fit(messages, window=WINDOW).messages
+    fitted = fit(messages, window=WINDOW, policy=FOLDS).messages
     kept = [message for message in fitted if id(message) in given]
 
     assert [id(message) for message in kept] == [id(message) for message in messages[-len(kept) :]]
     assert kept == fitted[-len(kept) :]
     assert len(kept) >= 6
+
+
+@each_shape
+def test_messages_around_stubs_are_the_very_objects(wire: WireFormat, turn: Callable[[int], list[Item]]) -> None:
+    """B25: where old results become stubs, each other message is given back in its place as the object it came as."""
+    messages = history(turn)
+
+    assert {place % 4 for place in changed_places(messages)} == {2}
+
+
+def changed_places(messages: list[Any]) -> list[int]:
+    """The places of the messages that `fit` does not give back as the objects they came as; none is left out."""
+    pairs = enumerate(zip(fit(messages, window=WINDOW).messages, messages, strict=True))
+    return [place for place, (sent, given) in pairs if sent is not given]
 
 
 @each_shape
@@ -178,7 +197,7 @@ def test_what_fits_is_left_alone(wire: WireFormat, turn: Callable[[int], list[It
 def test_other_guises_are_taken(guise: Callable[[Item], object]) -> None:
     """B25: JSON bytes and SDK objects come back as they are where nothing changed them."""
     messages = [guise(item) for item in history()]
-    fitted = fit(messages, window=WINDOW).messages
+    fitted = fit(messages, window=WINDOW, policy=FOLDS).messages
 
     assert problems(OPENAI_CHAT, fitted) == ()
     kept = [message for message in fitted if any(message is one for one in messages)]
@@ -186,24 +205,33 @@ def test_other_guises_are_taken(guise: Callable[[Item], object]) -> None:
     assert [id(message) for message in fitted[-len(kept) :]] == [id(message) for message in messages[-len(kept) :]]
 
 
+@pytest.mark.parametrize("guise", [msgspec.json.encode, Dumpable], ids=["bytes", "SDK objects"])
+def test_other_guises_are_taken_around_stubs(guise: Callable[[Item], object]) -> None:
+    """B25: the same where old results became stubs."""
+    assert {place % 4 for place in changed_places([guise(item) for item in history()])} == {2}
+
+
 def test_pruned_results_keep_their_pairs() -> None:
-    """B12: a pruned result is a copy with a stub in it, behind the very call it answers."""
+    """B12: a pruned result is a copy with a stub in it, behind the very call it answers; the newest stays whole."""
     small = [{"role": "user", "content": "Go on."}, {"role": "assistant", "content": "Gone on."}]
-    messages: list[Any] = [*history(turns=2)[:-1], *small * 120]
+    messages: list[Any] = [*history(turns=4)[:-1], *small * 40]
     fitted = fit(messages, window=WINDOW).messages
     altered = [new for new in fitted if not any(new is old for old in messages)]
+    older = [item for item in messages if item["role"] == "tool"][:-1]
 
     assert len(fitted) == len(messages)
-    assert altered == [item | {"content": STUB} for item in messages if item["role"] == "tool"]
+    assert [new | {"content": old["content"]} for new, old in zip(altered, older, strict=True)] == older
+    assert all(new["content"].startswith(STUB) and len(new["content"]) < len(output(0)) / 4 for new in altered)
 
 
 # System prompt and tools.
 
 
-def test_head_system_messages_stay() -> None:
+@pruned_or_folded
+def test_head_system_messages_stay(policy: Policy) -> None:
     """Instructions that open the list are the very objects in front of every request, folded or not."""
     head: list[Any] = [{"role": "system", "content": "Be brief."}, {"role": "developer", "content": "Use make."}]
-    fitted = fit([*head, *history()], window=WINDOW)
+    fitted = fit([*head, *history()], window=WINDOW, policy=policy)
 
     assert fitted.report.changed
     assert fitted.messages[0] is head[0]
@@ -385,11 +413,13 @@ def test_an_unknown_preset_is_told() -> None:
 # Recall.
 
 
+@pruned_or_folded
 @pytest.mark.parametrize("turns", [4, 12])
-def test_handles_are_named_only_where_recall_is_offered(turns: int) -> None:
-    """B6: with `recall` a stub tells how to ask for what it stands for; without, it names no way that is not there."""
+def test_handles_are_named_only_where_recall_is_offered(turns: int, policy: Policy) -> None:
+    """B6: with `recall` a stub or a fold tells how to ask for what it stands for; without, it names no way that is not there."""
     with_recall, without = (
-        "\n".join(texts(fit(history(turns=turns), window=WINDOW, recall=recall).messages)) for recall in (True, False)
+        "\n".join(texts(fit(history(turns=turns), window=WINDOW, policy=policy, recall=recall).messages))
+        for recall in (True, False)
     )
 
     assert re.search(r"recall", with_recall)

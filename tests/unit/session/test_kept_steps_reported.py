@@ -5,9 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 from tests.support.agent_wire import KINDS, ConverseProvider
+from tests.support.policies import FOLDS
 from tests.support.working_agent import Agent, Plan
 
-from infold import Ready, SessionSettings, UsageError, fit, preset
+from infold import Ready, SessionSettings, UsageError, fit
 from infold.core.entries import messages_of
 from infold.core.events import Compacted
 from infold.core.messages import KEPT_ID
@@ -16,7 +17,7 @@ from infold.stores.memory import MemoryStore
 
 from ..proxy.talks import answer, no_model, record, request_of, sent_by  # noqa: TID252 - `tests` is no package to name
 
-ROOMY = preset("infold").with_memory(0.3)
+ROOMY = FOLDS.with_memory(0.3)
 WORK = ("says and runs", "reads", "edits", "ends")
 
 

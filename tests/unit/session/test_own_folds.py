@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import pytest
+from tests.support.policies import FOLDS
 
-from infold import Session, SessionSettings, fit, preset
+from infold import Session, SessionSettings, fit
 from infold.core.checkpoint_text import OPENING
 from infold.core.entries import Amendment, Entry, Pruning
 from infold.core.events import Pruned
@@ -101,7 +102,7 @@ def test_fit_replaces_its_own_fold(name: str) -> None:
         history += FORMATS[name](n)
         if n == 20:
             history += [reply(name, "The parser is ported."), user(name, LATER_RULE)]
-        fitted = fit(history, window=WINDOW, format=name)
+        fitted = fit(history, window=WINDOW, format=name, policy=FOLDS)
         folds += fitted.messages != history
         history = stored(fitted.messages)
 
@@ -119,7 +120,7 @@ def test_fit_replaces_its_own_fold(name: str) -> None:
 def test_kept_steps_that_come_back_say_nothing_of_their_outcome(name: str, recall: bool) -> None:
     """B43, B52: where nothing but a list is left, a stub settles no failure, is itself never made a stub, and each step
     stands there once; a handle of the list it came from is left out."""
-    roomy = preset("infold").with_memory(0.3)
+    roomy = FOLDS.with_memory(0.3)
     history, folds = [user(name, RULE)], 0
     for n in range(40):
         steps = FORMATS[name](n)
@@ -143,7 +144,7 @@ def test_kept_steps_that_come_back_say_nothing_of_their_outcome(name: str, recal
 def test_a_session_knows_its_own_fold(name: str) -> None:
     """B43: a session that is given its own requests goes on; it has every message once and takes nothing back."""
     store = MemoryStore()
-    session = Session(store, "s", SessionSettings(window=WINDOW, format=name))
+    session = Session(store, "s", SessionSettings(window=WINDOW, format=name, policy=FOLDS))
     history, count = [user(name, RULE)], 1
     for n in range(60):
         history += FORMATS[name](n)
@@ -152,7 +153,7 @@ def test_a_session_knows_its_own_fold(name: str) -> None:
             history += [reply(name, "The parser is ported."), user(name, LATER_RULE)]
             count += 2
         if n == 40:  # another process
-            session = Session(store, "s", SessionSettings(window=WINDOW, format=name))
+            session = Session(store, "s", SessionSettings(window=WINDOW, format=name, policy=FOLDS))
         ready = session.prepare(history)
         assert json.dumps(ready.messages).count(CHECKPOINT_MARK) <= 1
         assert RULE in json.dumps(ready.messages)
@@ -167,7 +168,7 @@ def test_a_session_knows_its_own_fold(name: str) -> None:
 @pytest.mark.parametrize("name", FORMATS)
 def test_an_unchanged_request_comes_back_as_it_is(name: str) -> None:
     """B43: a request that is given back and still fits is sent as the same objects, apart from the fold itself."""
-    session = Session(MemoryStore(), "s", SessionSettings(window=WINDOW, format=name))
+    session = Session(MemoryStore(), "s", SessionSettings(window=WINDOW, format=name, policy=FOLDS))
     history = [user(name, RULE), *(item for n in range(30) for item in FORMATS[name](n))]
     first = session.prepare(history)
     assert session.log.checkpoint is not None
@@ -214,7 +215,7 @@ def test_a_fold_in_one_item_with_the_users_words_is_known() -> None:
 
 def test_an_undone_fold_is_unfolded() -> None:
     """B43: after `undo`, a list with the fold in it gets back what the fold replaced."""
-    session = Session(MemoryStore(), "s", SessionSettings(window=WINDOW))
+    session = Session(MemoryStore(), "s", SessionSettings(window=WINDOW, policy=FOLDS))
     history = [user("", RULE), *(item for n in range(10) for item in chat(n))]
     session.prepare(history)
     given = stored(session.compact().messages)
@@ -271,7 +272,7 @@ def test_an_imitation_is_words_of_its_role() -> None:
     history += [reply("", forged), user("", forged)]
     history += [item for n in range(1, 30) for item in chat(n)]
 
-    text = fit(history, window=WINDOW).messages[0]["content"]
+    text = fit(history, window=WINDOW, policy=FOLDS).messages[0]["content"]
 
     assert f"The user's first request, verbatim:\n- {RULE}" in text
     assert "push to main" not in text.partition("From an earlier summary")[0]
@@ -280,11 +281,11 @@ def test_an_imitation_is_words_of_its_role() -> None:
 def test_words_behind_a_fold_are_kept() -> None:
     """B43: a framework that joins the fold and the user's next message to one text loses none of it."""
     history = [user("", RULE), *(item for n in range(30) for item in chat(n))]
-    folded = stored(fit(history, window=WINDOW).messages)
+    folded = stored(fit(history, window=WINDOW, policy=FOLDS).messages)
     folded[0]["content"] += "\n\nBy the way, the deadline is Friday."
     folded += [item for n in range(30, 60) for item in chat(n)]
 
-    text = json.dumps(fit(folded, window=WINDOW).messages)
+    text = json.dumps(fit(folded, window=WINDOW, policy=FOLDS).messages)
 
     assert text.count(CHECKPOINT_MARK) == 1
     assert RULE in text
@@ -295,7 +296,7 @@ def test_words_behind_a_fold_are_kept() -> None:
 def test_a_list_may_give_way_to_the_request(name: str) -> None:
     """B43: a caller that brought its own list after a fold, and then the request in its place, has every message once."""
     store = MemoryStore()
-    session = Session(store, "s", SessionSettings(window=WINDOW, format=name))
+    session = Session(store, "s", SessionSettings(window=WINDOW, format=name, policy=FOLDS))
     history = [user(name, RULE)]
     for n in range(30):
         history += FORMATS[name](n)
@@ -312,7 +313,7 @@ def test_a_list_may_give_way_to_the_request(name: str) -> None:
 @pytest.mark.parametrize("name", FORMATS)
 def test_kept_steps_are_written_once(name: str) -> None:
     """Until the next fold, requests have the same objects for the steps that a fold kept."""
-    session = Session(MemoryStore(), "s", SessionSettings(window=4 * WINDOW, format=name))
+    session = Session(MemoryStore(), "s", SessionSettings(window=4 * WINDOW, format=name, policy=FOLDS))
     history = [user(name, RULE), *(item for n in range(90) for item in FORMATS[name](n))]
     first, second = session.prepare(history), session.prepare([*history, *FORMATS[name](90)])
     written = [item for item, source in zip(first.messages, first.sources, strict=True) if source is None][1:]

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.support.policies import FOLDS
 
 from infold import Session, SessionSettings, open_store
 from infold.catalogue import Prices
 from infold.catalogue.served import is_paid
-from infold.core.events import Compacted, Event
+from infold.core.events import Compacted, Event, Pruned
 from infold.core.policy import INFOLD, PriceUse
 from infold.errors import UsageError
 from infold.formats.registry import OPENAI_CHAT
@@ -21,8 +22,8 @@ PRICES = Prices(1.25, 10.0, cache_read=0.125)
 LINE = "Anna 123 of Husum, 44 m, berth 3, leaves at 12:15\n"
 
 
-def folds(**given: Any) -> list[Compacted]:
-    """Play a session of 60 steps of some 450 tokens, each recorded; return its folds."""
+def made(**given: Any) -> list[Compacted | Pruned]:
+    """Play a session of 60 steps of some 450 tokens, each recorded; return its folds and prunings."""
     events: list[Event] = []
     settings = SessionSettings(window=WINDOW, on_event=events.append, now_ms=lambda: 0, **given)
     items: list[dict[str, Any]] = [{"role": "user", "content": "Count the ships. Never guess."}]
@@ -33,7 +34,12 @@ def folds(**given: Any) -> list[Compacted]:
             reply = {"role": "assistant", "content": None, "tool_calls": [call]}
             session.record({"choices": [{"message": reply, "finish_reason": "tool_calls"}]})
             items += [reply, {"role": "tool", "tool_call_id": f"c{number}", "content": f"file {number}\n" + LINE * 20}]
-    return [event for event in events if isinstance(event, Compacted)]
+    return [event for event in events if isinstance(event, Compacted | Pruned)]
+
+
+def folds(**given: Any) -> list[Compacted]:
+    """Play it without pruning; return its folds."""
+    return [event for event in made(**{"policy": FOLDS, **given}) if isinstance(event, Compacted)]
 
 
 @pytest.mark.parametrize(
@@ -50,9 +56,9 @@ def folds(**given: Any) -> list[Compacted]:
         {"model": "my-deployment", "prices": Prices(0.0, 0.0)},
     ],
 )
-def test_nothing_is_folded_for_its_price_where_tokens_cost_nothing(given: dict[str, Any]) -> None:
-    """B16, B55: a local or unknown model, a subscription, a price of zero: the window alone is a reason to fold."""
-    assert folds(**given) == []
+def test_nothing_is_done_for_its_price_where_tokens_cost_nothing(given: dict[str, Any]) -> None:
+    """B16, B55: a local or unknown model, a subscription, a price of zero: the window alone is a reason to fold or prune."""
+    assert made(**given) == []
 
 
 @pytest.mark.parametrize(
@@ -62,7 +68,7 @@ def test_nothing_is_folded_for_its_price_where_tokens_cost_nothing(given: dict[s
         {"model": "my-deployment", "prices": PRICES},
         {"prices": PRICES},
         {"model": "github-copilot/gpt-5", "prices": PRICES},
-        {"model": "gpt-5", "policy": replace(INFOLD, priced="never"), "priced": "auto"},
+        {"model": "gpt-5", "policy": replace(FOLDS, priced="never"), "priced": "auto"},
     ],
 )
 def test_known_prices_are_a_reason_and_the_saving_is_stated(given: dict[str, Any]) -> None:
@@ -79,6 +85,17 @@ def test_always_assumes_prices_and_says_so() -> None:
 
     assert {fold.reason for fold in found} == {"price"}
     assert all(fold.is_price_assumed and fold.saving == 0.0 and fold.saving_tokens > 0 for fold in found)
+
+
+@pytest.mark.parametrize(
+    "given", [{"model": "gpt-5"}, {"prices": PRICES}, {"model": "ollama/llama3.1:8b", "priced": "always"}]
+)
+def test_price_is_a_reason_to_prune_where_that_costs_no_more(given: dict[str, Any]) -> None:
+    """B16: where requests after a pruning cost as little as after a fold, stubs make the room, and for the same reason."""
+    found = made(**given)
+
+    assert {(type(event), event.reason) for event in found} == {(Pruned, "price")}
+    assert all(event.tokens_after < event.tokens_before / 2 for event in found)
 
 
 def test_an_unknown_word_for_priced_is_refused() -> None:

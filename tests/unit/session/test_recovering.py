@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.support.policies import FOLDS
 
 from infold import Session, SessionSettings, open_store
 from infold.catalogue import lookup
-from infold.core.events import Compacted, Event, Rejected
+from infold.core.events import Compacted, Event, Pruned, Rejected
 from infold.core.policy import INFOLD
 from infold.core.summary_request import SummaryRequest
 from infold.core.tokens import MESSAGE_OVERHEAD_TOKENS, measure_message
@@ -93,7 +94,7 @@ class Played:
                 items += [call, result]
 
     def first_fill(self) -> float:
-        """The provider's count of the fullest request before the first compaction, as a part of the usable window."""
+        """The provider's count of the fullest request before room was first made, as a part of the usable window."""
         drop = next(n for n in range(1, len(self.sent)) if self.sent[n] < self.sent[n - 1])
         return self.sent[drop - 1] / USABLE
 
@@ -103,13 +104,13 @@ class Played:
 @pytest.mark.parametrize("factor", [0.9, 1.0, 1.15, 1.3])
 @pytest.mark.parametrize("model", ["my-deployment", "claude-sonnet-4-5", "gpt-5"])
 def test_the_window_is_filled_and_refused_once_at_most(model: str, factor: float, words: str) -> None:
-    """B34, B8: without any reported usage the first compaction comes at 80–100 %, and a session is refused once at most."""
+    """B34, B8: without any reported usage room is first made at 80–100 %, and a session is refused once at most."""
     played = Played(model, factor, words, steps=130, policy=UNPRICED)
 
     assert 0.8 <= played.first_fill() <= 1.0
     assert len(played.refusals) <= 1
     assert len(played.refusals) == sum(isinstance(event, Rejected) for event in played.events)
-    assert sum(isinstance(event, Compacted) for event in played.events) >= 2
+    assert sum(isinstance(event, Compacted | Pruned) for event in played.events) >= 2
 
 
 def test_a_refusal_folds_no_deeper_than_the_trigger() -> None:
@@ -150,7 +151,7 @@ def test_a_complete_history_is_folded_once(model: str, steps: int, pieces: int) 
     """B34: one compaction with one summary, asked for in no more pieces than the summariser's window requires."""
     events, summariser = list[Event](), Counted()
     with open_store("memory") as store:
-        session = Session(store, "s", settings(model, summariser=summariser, on_event=events.append))
+        session = Session(store, "s", settings(model, policy=FOLDS, summariser=summariser, on_event=events.append))
         ready = session.prepare(history(steps), output_tokens=OUTPUT)
         tail = [placed for placed in session.log.live if placed.calls]
 
@@ -161,11 +162,22 @@ def test_a_complete_history_is_folded_once(model: str, steps: int, pieces: int) 
     assert len(tail) >= 4
 
 
+@pytest.mark.parametrize("model", ["my-deployment", "claude-sonnet-4-5", "gpt-5"])
+@pytest.mark.parametrize(("steps", "kind"), [(45, Pruned), (200, Compacted)])
+def test_a_complete_history_is_pruned_or_folded(model: str, steps: int, kind: type[Event]) -> None:
+    """B34: one act makes the room, stubs where they are enough, a fold where calls and stubs alone would fill the window."""
+    with open_store("memory") as store:
+        ready = Session(store, "s", settings(model)).prepare(history(steps), output_tokens=OUTPUT)
+
+    assert [type(event) for event in ready.events] == [kind]
+    assert ready.gauge.count_tokens < 0.6 * USABLE
+
+
 def test_a_summariser_with_room_is_asked_once() -> None:
     """B34: a summariser whose window holds the whole head gets it in one piece, though the session's own does not."""
     summariser = Counted()
     with open_store("memory") as store:
-        session = Session(store, "s", settings(summariser=summariser, summariser_tokens=200_000))
+        session = Session(store, "s", settings(policy=FOLDS, summariser=summariser, summariser_tokens=200_000))
         session.prepare(history(140))
 
     assert len(summariser.asked) == 1

@@ -11,6 +11,7 @@ import httpx2
 import openai
 import pytest
 from msgspec.structs import replace
+from tests.support.policies import FOLDS
 
 from infold.core.entries import Checkpoint, Entry, MessageEntry, Pruning
 from infold.core.events import (
@@ -19,13 +20,14 @@ from infold.core.events import (
     Event,
     PreparationDiscarded,
     PreparedAhead,
+    Pruned,
     Restored,
     SummaryProgressed,
     SummaryRejected,
 )
 from infold.core.judge import Answer, ModelAnswer
 from infold.core.messages import CompactionPart, SessionId, text_of
-from infold.core.policy import preset, tokens
+from infold.core.policy import Policy, preset, tokens
 from infold.core.summary_request import SEVEN_SECTIONS, SummaryRequest
 from infold.errors import UnknownReference, UsageError, WindowExceeded
 from infold.plugins import hook, installed_plugins
@@ -85,25 +87,25 @@ def grow(session: Session, steps: int, *, begin: int = 0, sent: list[Any] | None
 
 
 def test_a_long_session_always_fits(store: FullStore) -> None:
-    """B2, B8: sixty steps in a window of 8k are folded several times, and the rule is in every request."""
+    """B2, B8: 150 steps in a window of 8k are pruned and folded several times, and the rule is in every request."""
     events: list[Event] = []
     sent: list[Any] = []
     session = Session(store, "s", SessionSettings(window=8_192, on_event=events.append))
-    grow(session, 60, sent=sent)
+    grow(session, 150, sent=sent)
 
-    assert sum(isinstance(event, Compacted) for event in events) >= 3
+    assert all(sum(isinstance(event, kind) for event in events) >= 3 for kind in (Pruned, Compacted))
     assert all(RULE in str(messages) for messages in sent)
-    assert len(sent[-1]) < 30
+    assert len(sent[-1]) < 60
 
 
 def test_the_whole_history_gives_the_same(store: FullStore) -> None:
     """B29: a caller who brings everything each time is sent what one is sent who brings what is new."""
     by_piece: list[Any] = []
-    grow(Session(MemoryStore(), "s", SessionSettings(window=8_192)), 30, sent=by_piece)
+    grow(Session(MemoryStore(), "s", SessionSettings(window=8_192)), 80, sent=by_piece)
     session = Session(store, "whole", SessionSettings(window=8_192))
     messages: list[dict[str, Any]] = [{"role": "user", "content": RULE}]
     whole: list[Any] = []
-    for number in range(30):
+    for number in range(80):
         whole.append(session.prepare(messages).messages)
         session.record(reply(number))
         messages = [*messages, *step(number)]
@@ -114,8 +116,8 @@ def test_the_whole_history_gives_the_same(store: FullStore) -> None:
 def test_another_process_goes_on(store: FullStore) -> None:
     """B13: a session opened again by its id goes on with the same view, by new messages or by the whole list."""
     first = Session(store, "s", SessionSettings(window=8_192))
-    messages = grow(first, 25)
-    before = first.prepare_new(step(24)[1:]).messages
+    messages = grow(first, 80)
+    before = first.prepare_new(step(79)[1:]).messages
 
     again = Session(store, "s", SessionSettings(window=8_192))
     whole = Session(store, "s", SessionSettings(window=8_192))
@@ -225,7 +227,7 @@ def test_tenants_share_nothing(store: FullStore) -> None:
 
 def test_what_was_folded_is_found_again(store: FullStore) -> None:
     """B6: words or a handle bring back what left the view long ago, within a bound."""
-    session = Session(store, "s", SessionSettings(window=8_192, recall=True))
+    session = Session(store, "s", SessionSettings(window=8_192, policy=FOLDS, recall=True))
     session.prepare_new([{"role": "user", "content": RULE}, step(900)[0]])
     session.prepare_new([{"role": "tool", "tool_call_id": "c900", "content": "the harbour key is quay-4711"}])
     grow(session, 40, begin=1)
@@ -400,7 +402,7 @@ def test_nobody_waits_for_a_summary_written_ahead(store: FullStore) -> None:
         return PORTED
 
     settings = SessionSettings(
-        window=16_384, summariser=summariser, background=True, on_event=events.append, now_ms=lambda: 5
+        window=16_384, policy=FOLDS, summariser=summariser, background=True, on_event=events.append, now_ms=lambda: 5
     )
     session = Session(store, "s", settings)
     sent: list[Any] = []
@@ -425,7 +427,7 @@ def test_a_summary_that_failed_ahead_is_not_taken_for_one(store: FullStore) -> N
         return ModelAnswer(Answer(answers.pop() if answers else PORTED), cost=0.5)
 
     settings = SessionSettings(
-        window=16_384, summariser=summariser, background=True, on_event=events.append, now_ms=lambda: 5
+        window=16_384, policy=FOLDS, summariser=summariser, background=True, on_event=events.append, now_ms=lambda: 5
     )
     session = Session(store, "s", settings)
     grow(session, 18)
@@ -557,8 +559,8 @@ def test_a_session_that_goes_on_is_not_read_again() -> None:
     assert store.reads == reads
 
 
-@pytest.mark.parametrize("policy", ["infold", "opencode-1.1.23", "opencode-1.18"])
-def test_the_request_after_a_refusal_says_so(policy: str) -> None:
+@pytest.mark.parametrize("policy", [FOLDS, "opencode-1.1.23", "opencode-1.18"], ids=["infold", None, None])
+def test_the_request_after_a_refusal_says_so(policy: str | Policy) -> None:
     """S3.1: a compaction that a provider's refusal led to has `overflow` in its request, one that a person asked for has not."""
     store = MemoryStore()
     session = Session(store, "s", SessionSettings(window=200_000, policy=policy, summariser=lambda _: PORTED))
@@ -631,7 +633,7 @@ def test_a_working_window_compacts_early_and_refuses_late() -> None:
         messages += step(number)
     worked = session.prepare(messages)
 
-    assert any(isinstance(event, Compacted) for event in worked.events)
+    assert any(isinstance(event, Compacted | Pruned) for event in worked.events)
     assert worked.gauge.count_tokens < 8_000 < worked.limit_tokens
     large = Session(MemoryStore(), "large", settings).prepare(
         [{"role": "user", "content": "one word after another " * 4_000}]

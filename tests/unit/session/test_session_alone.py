@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.support.policies import FOLDS
 
 from infold.core.entries import Amendment, Checkpoint, Pruning, Rejection, Restoration
-from infold.core.events import Compacted, Pruned, Rejected, Restored
+from infold.core.events import Pruned, Rejected, Restored
 from infold.core.messages import text_of
 from infold.core.policy import INFOLD
 from infold.errors import HistoryChanged, StoreConflict, UnknownReference, UsageError, WindowExceeded
@@ -39,7 +40,7 @@ def turns(session: DrivenSession, number: int, *, tokens: int = 2_500) -> list[d
 
 def test_a_long_list_is_folded_and_goes_on() -> None:
     """B8, B25: each request fits, and what was folded is in the log while the caller's list stays whole."""
-    session = DrivenSession(window=8_192)
+    session = DrivenSession(window=8_192, policy=FOLDS)
     messages = session.grow(30)
     ready = session.prepare(messages)
 
@@ -52,7 +53,7 @@ def test_a_long_list_is_folded_and_goes_on() -> None:
 def test_system_messages_are_always_sent_and_counted() -> None:
     """B8: those that open a whole list take their room in every request, and are in every request."""
     system = {"role": "system", "content": "Mind the style guide. " * 200}
-    session, bare = DrivenSession(window=8_192), DrivenSession(window=8_192)
+    session, bare = DrivenSession(window=8_192, policy=FOLDS), DrivenSession(window=8_192)
     messages: list[dict[str, Any]] = [system, said(RULE)]
     for number in range(20):
         ready = session.prepare(messages)
@@ -174,7 +175,7 @@ def test_a_refused_request_becomes_smaller(overflow: Overflow) -> None:
     ready = session.recovered(overflow)
 
     assert ready.gauge.upper_tokens < before.gauge.upper_tokens
-    assert any(isinstance(event, Compacted) and event.reason == "overflow" for event in ready.events)
+    assert any(isinstance(event, Pruned) and event.reason == "overflow" for event in ready.events)
     assert any(isinstance(event, Rejected) for event in session.events)
     assert len(session.kept) == 49
     assert session.prepare(messages).messages == ready.messages
@@ -362,7 +363,7 @@ def test_a_pruning_is_undone_by_its_number() -> None:
 @pytest.mark.parametrize("pinned", [True, False])
 def test_a_pin_is_kept_and_released(pinned: bool) -> None:
     """B20: a pinned part is carried word for word into the checkpoint; a released one is not."""
-    session = DrivenSession(window=64_000)
+    session = DrivenSession(window=64_000, policy=FOLDS)
     answer = {"role": "tool", "tool_call_id": "c0", "content": "all parts went well, the key is quay-4711"}
     session.prepare([said(RULE), tool_step(0)[0], answer, *(item for n in range(1, 30) for item in tool_step(n))])
     session.pin("2.0")
@@ -402,3 +403,19 @@ def test_a_writer_who_is_always_outrun_is_told(name: str) -> None:
 
     assert len(session.recorded.pauses) == MOST_ATTEMPTS - 1
     assert all(0 < seconds < 1 for seconds in session.recorded.pauses)
+
+
+def test_stubs_are_written_once() -> None:
+    """B17: what a request shows changed is the same object in the next one, so that it is not written again."""
+    items: list[Any] = [{"role": "user", "content": "Port the feed."}]
+    with Session("memory", "s", window=16_000, format="openai-chat") as session:
+        sent: list[list[Any]] = []
+        for number in range(26):
+            sent.append(session.prepare(items).messages)
+            call = {"id": f"c{number}", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
+            items.append({"role": "assistant", "content": None, "tool_calls": [call]})
+            items.append({"role": "tool", "tool_call_id": f"c{number}", "content": f"part_{number}.py\n" * 200})
+    stubs = [item for item in sent[-2] if "[pruned" in str(item["content"])]
+
+    assert stubs
+    assert {id(item) for item in stubs} <= {id(item) for item in sent[-1]}

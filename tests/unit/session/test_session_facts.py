@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.policies import FOLDS
 
 from infold import (
     AsyncSession,
@@ -38,7 +39,7 @@ def answered(text: str, tokens: int = 0) -> dict[str, Any]:
 
 
 def working(session: Session, steps: int = 40) -> Session:
-    """Let a session read a file step by step, until the first steps are folded."""
+    """Let a session read a file step by step, until the first steps are folded, if it is one that only folds."""
     new = [said(RULE)]
     for n in range(steps):
         session.prepare_new(new)
@@ -53,7 +54,7 @@ def working(session: Session, steps: int = 40) -> Session:
 
 def test_a_session_tells_of_itself() -> None:
     """Its id, its view, all its messages, its tokens and its cost; the messages are those that were given, folded or not."""
-    session = working(Session("memory", "ferry-42", window="8k"))
+    session = working(Session("memory", "ferry-42", window="8k", policy=FOLDS))
 
     assert (session.id, session.window_tokens) == ("ferry-42", 8_000)
     assert len(session.messages()) == 82
@@ -70,7 +71,7 @@ def test_a_session_tells_of_itself() -> None:
 
 def test_the_view_is_what_prepare_sends() -> None:
     """`view` gives the messages of the next request, and changes nothing."""
-    session = working(Session("memory", "s", window=8_192))
+    session = working(Session("memory", "s", window=8_192, policy=FOLDS))
     entries = session.log.next_sequence
 
     assert session.view() == session.view()
@@ -101,7 +102,7 @@ def test_cost_counts_replies() -> None:
 
 def test_a_request_explains_itself() -> None:
     """A prepared request has a report with what fills it, as `fit` has."""
-    session = Session("memory", "s", window=8_192)
+    session = Session("memory", "s", window=8_192, policy=FOLDS)
     ready = session.prepare([said(RULE)], system="You port code.", tools=[{"name": "read"}])
 
     assert ready.report.changed is False
@@ -114,7 +115,7 @@ def test_a_request_explains_itself() -> None:
 
 def test_a_request_says_what_was_changed_earlier() -> None:
     """Where nothing was done for this request, what earlier ones folded is not called unchanged."""
-    session = Session("memory", "s", window=8_192)
+    session = Session("memory", "s", window=8_192, policy=FOLDS)
     working(session).compact()
     later = session.prepare_new([said("And now?")])
 
@@ -134,7 +135,8 @@ def test_an_assumed_window_names_the_model_that_was_meant() -> None:
 @pytest.mark.parametrize("place", ["memory", "file"])
 def test_a_fork_goes_its_own_way(place: str, tmp_path: Path) -> None:
     """A fork has what its source has, up to a message if one is named, and neither sees what the other adds."""
-    session = working(Session("memory" if place == "memory" else str(tmp_path / "s.sqlite3"), "s", window=8_192))
+    at = "memory" if place == "memory" else str(tmp_path / "s.sqlite3")
+    session = working(Session(at, "s", window=8_192, policy=FOLDS))
     view = session.view()
     fork, early = session.fork("t"), session.fork("u", before=1)
     fork.prepare_new([said("another way")])
@@ -315,7 +317,7 @@ def test_a_policy_of_ones_own_needs_no_other_package() -> None:
 def test_a_folded_part_is_pinned(place: str, tmp_path: Path) -> None:
     """It comes back into the view, stays through the next folds, and a second pin adds nothing."""
     at = "memory" if place == "memory" else str(tmp_path / "s.sqlite3")
-    session = working(Session(at, "s", window=32_000), steps=60)
+    session = working(Session(at, "s", window=32_000, policy=FOLDS), steps=60)
     assert "NEEDLE-0 " not in str(session.view())
     session.pin("2.0")
     entries = session.log.next_sequence
@@ -351,7 +353,7 @@ def test_a_folded_pin_is_not_of_the_callers_list() -> None:
 
 def test_an_unpinned_part_leaves_with_the_next_fold() -> None:
     """Releasing a part that was brought back is done by the handle it was pinned by."""
-    session = working(Session("memory", "s", window=32_000), steps=60)
+    session = working(Session("memory", "s", window=32_000, policy=FOLDS), steps=60)
     session.pin("2.0")
     session.unpin("2.0")
     working(session, steps=60)

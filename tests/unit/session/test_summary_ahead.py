@@ -2,6 +2,7 @@
 
 import pytest
 from msgspec.structs import replace
+from tests.support.policies import FOLDS
 
 from infold.core.cut import Cut
 from infold.core.entries import Amendment, Checkpoint, Clip, Clipping, Entry, Handle, MessageEntry, Pin
@@ -10,7 +11,6 @@ from infold.core.gauge import PlanInputs, gauge
 from infold.core.log import Log
 from infold.core.messages import AssistantMessage, SessionId
 from infold.core.plan import Fits, Summarise, next_step
-from infold.core.policy import INFOLD
 from infold.session.summary import (
     JudgedSummary,
     PreparedSummary,
@@ -120,8 +120,8 @@ def test_growth_does_not_spoil_what_was_prepared() -> None:
     log = session(SOON)
     notes = prepared(log)
 
-    assert is_valid(notes, log, INFOLD)
-    assert is_valid(notes, more(log, "and now?"), INFOLD)
+    assert is_valid(notes, log, FOLDS)
+    assert is_valid(notes, more(log, "and now?"), FOLDS)
 
 
 @pytest.mark.parametrize(
@@ -131,14 +131,14 @@ def test_what_the_notes_depend_on_may_not_change(entry: Entry) -> None:
     """B18: a new pin, an amended head or another checkpoint make notes of the past worthless."""
     log = session(SOON)
 
-    assert not is_valid(prepared(log), log.append(entry), INFOLD)
+    assert not is_valid(prepared(log), log.append(entry), FOLDS)
 
 
 def test_another_policy_wants_other_notes() -> None:
     """B18: notes are written for a policy."""
     log = session(SOON)
 
-    assert not is_valid(prepared(log), log, replace(INFOLD, clip=False))
+    assert not is_valid(prepared(log), log, replace(FOLDS, clip=False))
 
 
 def test_what_stays_in_the_tail_may_be_taken_back() -> None:
@@ -147,14 +147,14 @@ def test_what_stays_in_the_tail_may_be_taken_back() -> None:
     notes = prepared(log)
     kept = next(placed.sequence for placed in log.live if placed.sequence > notes.basis.last)
 
-    assert is_valid(notes, log.append(Amendment(kept)), INFOLD)
+    assert is_valid(notes, log.append(Amendment(kept)), FOLDS)
 
 
 def test_a_clip_in_the_head_changes_no_facts() -> None:
     """B18: what the view shows of the head does not matter to notes that were made from the whole of it."""
     log = session(SOON)
 
-    assert is_valid(prepared(log), log.append(Clipping((Clip(Handle("2.0"), 9, 9),))), INFOLD)
+    assert is_valid(prepared(log), log.append(Clipping((Clip(Handle("2.0"), 9, 9),))), FOLDS)
 
 
 # Where to cut with it.

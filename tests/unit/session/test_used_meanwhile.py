@@ -3,6 +3,8 @@
 from threading import Event as Gate
 from typing import Any
 
+from tests.support.policies import FOLDS
+
 from infold import Session, SessionSettings
 from infold.core.events import Compacted, Event
 from infold.core.summary_request import SummaryRequest
@@ -35,7 +37,7 @@ def test_what_was_called_meanwhile_is_shown() -> None:
         return "The parser was ported with make."
 
     settings = SessionSettings(
-        window=16_384, summariser=summariser, background=True, on_event=events.append, now_ms=lambda: 5
+        window=16_384, policy=FOLDS, summariser=summariser, background=True, on_event=events.append, now_ms=lambda: 5
     )
     meanwhile: list[str] = []
     with Session(MemoryStore(), "s", settings) as driven:
