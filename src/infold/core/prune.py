@@ -65,9 +65,17 @@ def plan_prune(
 
 
 def _newest_reply(log: Log) -> int:
-    """Return the number of the newest reply with content: the model has not seen what stands behind it."""
-    replies = (logged for logged in reversed(log.live) if isinstance(logged.message, AssistantMessage))
-    return next((logged.sequence for logged in replies if not logged.is_blank), 0)
+    """Return the number of the newest reply with content: the model has not seen what stands behind it.
+
+    The beginning of a reply, which a caller puts at the end for the model to go on with, has seen nothing.
+    """
+    for logged in reversed(log.live):
+        message = logged.message
+        if not isinstance(message, AssistantMessage) or logged.is_blank:
+            continue
+        if message.finish is not None or logged is not log.live[-1]:
+            return logged.sequence
+    return 0
 
 
 def _candidates(log: Log, policy: PrunePolicy) -> Iterator[tuple[LoggedMessage, int]]:

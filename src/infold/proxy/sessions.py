@@ -45,7 +45,7 @@ from infold.proxy.managed_request import (
     summarise_upstream,
 )
 from infold.proxy.request import IncomingHistory, ParsedRequest, fingerprint_of, with_deferred_tools
-from infold.session.history import starts_with_fold, stored_prefix_length
+from infold.session.history import has_other_ids, starts_with_fold, stored_prefix_length
 from infold.session.session import Session
 from infold.session.settings import SessionSettings
 from infold.session.summariser import Callbacks
@@ -499,7 +499,8 @@ def is_fork_of(session_id: str, name: str) -> bool:
 def match_history(history: IncomingHistory, log: Log) -> Match | None:
     """Compare a history to a session; return `None` if they begin differently, or the session folded something else.
 
-    Also return `None` if a request without tools would remove something from a session with tools.
+    Also return `None` if a request without tools would remove something from a session with tools, or if results of the session
+    are pruned and its calls have other ids: another run of the same task would take the pruning back each time.
     """
     checkpoint = log.checkpoint
     folded = 0 if checkpoint is None else checkpoint.folded
@@ -511,6 +512,8 @@ def match_history(history: IncomingHistory, log: Log) -> Match | None:
     same = stored_prefix_length(history.messages[folded:], live, equal)
     known = folded + same
     if live and not known:
+        return None
+    if log.altered and has_other_ids(history.messages[folded : folded + equal], live):
         return None
     # Clients need not bring a reply that was empty.
     removed, later = [placed for placed in live[same:] if not placed.is_blank], set(history.fingerprints[known:])

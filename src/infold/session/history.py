@@ -535,6 +535,15 @@ def stored_prefix_length(messages: Sequence[Message], live: Sequence[LoggedMessa
     return next((place for place in step if _wire_ids(messages[place]) != _wire_ids(live[place].message)), same)
 
 
+def has_other_ids(messages: Sequence[Message], live: Sequence[LoggedMessage]) -> bool:
+    """Return whether a call of these messages, which are those of a session by their content, has another id there.
+
+    Ids that a provider does not make unique to a history say nothing.
+    """
+    pairs = ((message, placed.message) for message, placed in zip(messages, live, strict=False) if calls_of(message))
+    return any(has_ids(pair) and _wire_ids(pair[0]) != _wire_ids(pair[1]) for pair in pairs)
+
+
 def ends_with(log: Log, messages: Sequence[Message]) -> bool:
     """Return whether the caller's newest messages in the log have the content of these."""
     newest = [placed.message for placed in _callers(log)[-len(messages) :]] if messages else []
@@ -666,7 +675,26 @@ def _compare(message: Message, placed: LoggedMessage, log: Log) -> Message | Non
         log.shown(placed) if placed.sequence in log.altered else placed.message,
         _stubbed_like(message, placed, log),
     )
-    return next((one for one in shown if one is not None and brought == fingerprint(one)), None)
+    found = next((one for one in shown if one is not None and brought == fingerprint(one)), None)
+    return message if found is None and _is_cleared(message, placed, log) else found
+
+
+def _is_cleared(message: Message, placed: LoggedMessage, log: Log) -> bool:
+    """Return whether a message is that of the log but for results that are pruned, which the caller has shortened itself."""
+    hidden = log.altered.get(placed.sequence)
+    if hidden is None or len(message.parts) != len(placed.message.parts):
+        return False
+    pairs = zip(message.parts, placed.message.parts, strict=True)
+    return all(
+        brought == part or (position in hidden.hidden_by and _is_shorter(brought, part))
+        for position, (brought, part) in enumerate(pairs)
+    )
+
+
+def _is_shorter(brought: Part, part: Part) -> bool:
+    if not (isinstance(brought, ToolResultPart) and isinstance(part, ToolResultPart)):
+        return False
+    return brought.call_id == part.call_id and len(brought.output) < len(part.output)
 
 
 def _stubbed_like(message: Message, placed: LoggedMessage, log: Log) -> Message | None:

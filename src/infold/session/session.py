@@ -470,14 +470,15 @@ class Session(StoredHistory):
         return preview(log, self._context.plan_inputs(log, manual=True), up_to)
 
     def undo(self, sequence: int | None = None) -> None:
-        """Undo the newest compaction, or the pruning of that number: everything it hid is in the view again.
+        """Undo the newest fold or pruning, or the pruning of that number: everything it hid is in the view again.
 
         Raise `UsageError` if there is none, or if that entry hides nothing now.
         """
         with self._operation():
-            if sequence is None and self.log.checkpoint is None:
+            newest = max((self.log.checkpoint_sequence, *self.log.freed))
+            if sequence is None and newest < 0:
                 raise UsageError("there is no compaction to undo")
-            number = self.log.checkpoint_sequence if sequence is None else sequence
+            number = newest if sequence is None else sequence
             if number == self.log.checkpoint_sequence:
                 self._retry(lambda: self._unfold(number))
             else:

@@ -405,6 +405,16 @@ def test_a_failed_reply_has_seen_nothing(failed: AssistantMessage) -> None:
     assert planned(log, INFOLD).targets == (Handle("2.0"),)
 
 
+def test_the_beginning_of_a_reply_has_seen_nothing() -> None:
+    """B16: a reply that the caller began, for the model to go on with, does not make the results before it old."""
+    drafts = (user(), calls("bash"), result(90_000), calls("bash"), result(90_000))
+    begun = session(*drafts, replace(replies("So far: "), finish=None))
+    ended = session(*drafts, replies("So it is."))
+
+    assert planned(begun, INFOLD).targets == (Handle("2.0"),)
+    assert planned(ended, INFOLD).targets == (Handle("4.0"), Handle("2.0"))
+
+
 @pytest.mark.parametrize(("least", "freed"), [(0, 60_000), (40_000, 60_000), (55_000, 30_000), (95_000, 0)])
 def test_more_than_the_policys_share_may_be_kept(least: int, freed: int) -> None:
     """B16, S2.6: whoever asks may have more of the newest results kept than the policy's amount, and never fewer."""

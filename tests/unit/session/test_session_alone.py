@@ -419,3 +419,26 @@ def test_stubs_are_written_once() -> None:
 
     assert stubs
     assert {id(item) for item in stubs} <= {id(item) for item in sent[-1]}
+
+
+def test_a_client_may_clear_what_is_pruned() -> None:
+    """B29, B30: where a caller shortens old results itself, those that are stubs already stay so, and nothing is stored again."""
+    items: list[Any] = [{"role": "user", "content": "Port the feed."}]
+    with Session("memory", "s", window=16_000, format="openai-chat") as session:
+        pruned = 0
+        for number in range(30):
+            sent = session.prepare(items).messages
+            entries = session.log.next_sequence
+            stubs = {item["tool_call_id"] for item in sent if "[pruned" in str(item["content"])}
+            cleared = [dict(one, content="[cleared]") if one.get("tool_call_id") in stubs else one for one in items]
+            again = session.prepare(cleared).messages
+
+            assert again == sent
+            assert session.log.next_sequence == entries
+            pruned = max(pruned, len(stubs))
+            call = {"id": f"call_Zq{number}x", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
+            session.record({"choices": [{"message": {"role": "assistant", "content": None, "tool_calls": [call]}}]})
+            items.append({"role": "assistant", "content": None, "tool_calls": [call]})
+            items.append({"role": "tool", "tool_call_id": call["id"], "content": f"part_{number}.py\n" * 200})
+
+    assert pruned > 9
