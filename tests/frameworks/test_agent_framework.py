@@ -188,6 +188,7 @@ def test_a_refusal_is_recovered(stream: bool) -> None:
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("refused", [22, 55])
+@pytest.mark.usefixtures("only_folds")
 def test_a_refusal_after_a_fold_is_recovered(refused: int, stream: bool) -> None:
     """B44: a request that was folded and is refused all the same is made smaller, in the same session."""
     infold, client, watch = InfoldChatMiddleware(window=WINDOW), Client(script(), refused), Watch()
@@ -396,6 +397,7 @@ def test_conversations_that_begin_alike_recall_their_own() -> None:
         assert all(f"secret-{name}" in answers[f"r{n}"] for n in range(3))
 
 
+@pytest.mark.usefixtures("only_folds")
 def test_a_tool_named_recall_is_left_alone() -> None:
     """B44: an agent's own tool called recall is not taken for infold's, which may be given another name."""
 

@@ -188,6 +188,7 @@ def test_a_long_loop_fits(way: str, watch: Watch) -> None:
 
 
 @pytest.mark.parametrize("way", ["sync", "awaited"])
+@pytest.mark.usefixtures("only_folds")
 def test_kept_steps_come_back_and_are_known(way: str, watch: Watch) -> None:
     """B44, B52: steps that folds kept are in the agent's list, with their stubs, and come back; nothing is kept or stored
     twice."""
@@ -210,6 +211,7 @@ def test_kept_steps_come_back_and_are_known(way: str, watch: Watch) -> None:
 
 @pytest.mark.parametrize("way", ["sync", "awaited"])
 @pytest.mark.parametrize("refused", [28, 36, 37, 55])
+@pytest.mark.usefixtures("only_folds")
 def test_a_refusal_after_a_fold_is_recovered(refused: int, way: str, watch: Watch) -> None:
     """B44: a request that was folded and is refused all the same is made smaller; the task goes on, with one session."""
     infold, llm = plug(watch), Scripted(refused=refused)
@@ -391,6 +393,7 @@ def test_crews_that_begin_alike_recall_their_own(watch: Watch) -> None:
         assert all(f"secret-{name}" in results[f"r{n}"] for n in range(3))
 
 
+@pytest.mark.usefixtures("only_folds")
 def test_a_tool_named_recall_is_left_alone(watch: Watch) -> None:
     """B44: an agent's own tool called recall is run, and not taken for infold's, which may be given another name."""
 

@@ -172,6 +172,7 @@ def test_a_refusal_is_recovered() -> None:
 
 
 @pytest.mark.parametrize("refused", [21, 54])
+@pytest.mark.usefixtures("only_folds")
 def test_a_refusal_after_a_fold_is_recovered(refused: int) -> None:
     """B44: a request that was folded and is refused all the same is made smaller, in the same session."""
     run = Run(Script(refused=refused))
@@ -265,6 +266,7 @@ def test_two_conversations_stay_apart() -> None:
         assert not any(other in content.model_dump_json() for sent in run.script.sent for content in sent)
 
 
+@pytest.mark.usefixtures("only_folds")
 def test_agents_in_parallel_stay_apart() -> None:
     """B44: two agents that run in parallel in one session have sessions of their own."""
     scripts = [Script(steps=20) for _ in range(2)]
@@ -363,6 +365,7 @@ def test_conversations_that_begin_alike_recall_their_own() -> None:
         assert f"secret-{name}" in answers(run.script.sent[-1])[-1]
 
 
+@pytest.mark.usefixtures("only_folds")
 def test_a_tool_named_recall_is_left_alone() -> None:
     """B44: an agent's own tool called recall is offered and run; infold's has another name, which the stubs name too."""
 

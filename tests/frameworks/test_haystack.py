@@ -391,6 +391,7 @@ def test_conversations_that_begin_alike_recall_their_own(session: str | None) ->
         assert all(f"secret-{name}" in answers[f"r{n}"] for n in range(3))
 
 
+@pytest.mark.usefixtures("only_folds")
 def test_a_tool_named_recall_is_left_alone() -> None:
     """B44: an agent with a tool called recall gives infold's another name, which the stubs name too."""
 

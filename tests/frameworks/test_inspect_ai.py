@@ -171,6 +171,7 @@ def test_a_refusal_is_recovered(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not FORCES, reason="this release of inspect_ai does not compact after a refusal")
 @pytest.mark.parametrize("refused", [21, 54])
+@pytest.mark.usefixtures("only_folds")
 def test_a_refusal_after_a_fold_is_recovered(refused: int, tmp_path: Path) -> None:
     """B44: a request that was folded and is refused all the same is made smaller, in the same session."""
     model, infold = model_of(refused=refused), InfoldCompaction(window=WINDOW)
@@ -363,6 +364,7 @@ def test_samples_that_begin_alike_recall_their_own(tmp_path: Path) -> None:
         assert all(f"secret-{name}" in answers[f"r{n}"] for n in range(3))
 
 
+@pytest.mark.usefixtures("only_folds")
 def test_a_tool_named_recall_is_left_alone() -> None:
     """B44: an agent's own tool called recall is not taken for infold's, which may be given another name."""
     infold = InfoldCompaction(window=WINDOW, recall_name="infold_recall")

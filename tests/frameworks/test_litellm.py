@@ -220,6 +220,7 @@ def test_the_request_after_a_refusal_is_smaller(stream: bool) -> None:
 
 
 @pytest.mark.parametrize("refused", [22, 55])
+@pytest.mark.usefixtures("only_folds")
 def test_a_refusal_after_a_fold_is_recovered(refused: int) -> None:
     """B44: a blocking request that was folded and is refused all the same is made smaller, in the same session."""
     model = Scripted(refused=refused)
@@ -483,6 +484,7 @@ def test_conversations_that_begin_alike_recall_their_own() -> None:
     assert not any("secret-anna" in str(sent) and "secret-bert" in str(sent) for sent in model.requests)
 
 
+@pytest.mark.usefixtures("only_folds")
 def test_a_tool_named_recall_is_left_alone() -> None:
     """B44: a caller's own tool called recall is not taken for infold's."""
     model = Scripted()

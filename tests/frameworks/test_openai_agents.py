@@ -239,6 +239,7 @@ async def run(way: str, model: Scripted, infold: InfoldFilter, watch: Watch, giv
 
 @pytest.mark.parametrize("way", ["awaited", "streamed"])
 @pytest.mark.parametrize("refused", [22, 55])
+@pytest.mark.usefixtures("only_folds")
 def test_a_refusal_after_a_fold_is_recovered(refused: int, way: str) -> None:
     """B44: a request that was folded and is refused all the same is made smaller, in the same session."""
     infold = InfoldFilter(window=WINDOW)
@@ -404,6 +405,7 @@ def test_conversations_that_begin_alike_recall_their_own() -> None:
         assert all(f"secret-{name}" in answers[f"r{n}"] for n in range(3))
 
 
+@pytest.mark.usefixtures("only_folds")
 def test_a_tool_named_recall_is_left_alone() -> None:
     """B44: an agent's own tool called recall is not taken for infold's, which may be given another name."""
 

@@ -195,6 +195,7 @@ def test_a_refusal_is_recovered() -> None:
 
 
 @pytest.mark.parametrize("refused", [21, 54])
+@pytest.mark.usefixtures("only_folds")
 def test_a_refusal_after_a_fold_is_recovered(refused: int) -> None:
     """B44: a request that was folded and is refused all the same is made smaller, in the same session."""
     infold, watch = Infold(window=WINDOW), Watch()
@@ -403,6 +404,7 @@ def test_conversations_that_begin_alike_recall_their_own() -> None:
         assert all(f"secret-{name}" in returned[f"r{n}"].content for n in range(3))
 
 
+@pytest.mark.usefixtures("only_folds")
 def test_a_tool_named_recall_is_left_alone() -> None:
     """B44: an agent's own tool called recall is offered and run; infold's has another name, which the stubs name too."""
 

@@ -189,6 +189,7 @@ def test_a_refusal_is_recovered(said: str) -> None:
 
 
 @pytest.mark.parametrize("refused", [22, 55])
+@pytest.mark.usefixtures("only_folds")
 def test_a_refusal_after_a_fold_is_recovered(refused: int) -> None:
     """B44: a request that was folded and is refused all the same is made smaller, in the same session."""
     infold, model = Watch(window=WINDOW), Scripted(script(), refused)
@@ -443,6 +444,7 @@ def test_conversations_that_begin_alike_recall_their_own() -> None:
         assert f"secret-{name}" in seen["r2"]
 
 
+@pytest.mark.usefixtures("only_folds")
 def test_a_tool_named_recall_is_left_alone() -> None:
     """B44: an agent's own tool called recall is offered and run; infold's has another name, which the stubs name too."""
 

@@ -332,7 +332,8 @@ class DemoScreen:
         """Print the session with and without infold, what was folded and kept, and what recall brought back."""
         limit = played.budget.limit_tokens
         over = sum(step.tokens_without > limit for step in steps)
-        folds = sum(isinstance(event, Compacted) for step in steps for event in step.events)
+        events = [event for step in steps for event in step.events]
+        folds, prunings = (sum(isinstance(event, kind) for event in events) for kind in (Compacted, Pruned))
         sent, whole = sum(step.tokens for step in steps), sum(step.tokens_without for step in steps)
         largest = max(step.tokens for step in steps)
         kept = [rule for rule in played.script.rules if all(rule in step.request for step in steps)]
@@ -341,7 +342,7 @@ class DemoScreen:
             ("without infold", f"{over} of {len(steps)} requests are over the limit of {short_number(limit)} tokens"),
             ("with infold", f"every request fits; the largest has {short_number(largest)} tokens"),
             ("sent in all", f"{short_number(sent)} tokens instead of {short_number(whole)}"),
-            ("folded", f"{plural(folds, 'time')}; the log still has every message"),
+            ("folded", f"{plural(folds, 'time')}, pruned {plural(prunings, 'time')}; the log still has every message"),
             *((f"rule {place} kept", f'"{rule}"') for place, rule in enumerate(kept, start=1)),
             ("recalled", _describe_recall(played.script.sought, steps)),
         ):
