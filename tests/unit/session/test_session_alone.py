@@ -442,3 +442,23 @@ def test_a_client_may_clear_what_is_pruned() -> None:
             items.append({"role": "tool", "tool_call_id": call["id"], "content": f"part_{number}.py\n" * 200})
 
     assert pruned > 9
+
+
+def test_undo_takes_back_the_newest_step_whatever_it_was() -> None:
+    """A compaction that came to a pruning is undone without its number, and then there is none left."""
+    items: list[Any] = [{"role": "user", "content": "Port the feed."}]
+    for number in range(30):
+        call = {"id": f"c{number}", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
+        items.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        items.append({"role": "tool", "tool_call_id": f"c{number}", "content": f"part_{number}.py\n" * 200})
+    with Session("memory", "s", window=128_000, format="openai-chat") as session:
+        session.prepare(items)
+        session.compact()
+
+        assert session.log.freed
+        assert session.log.checkpoint is None
+        session.undo()
+
+        assert not session.log.altered
+        with pytest.raises(UsageError, match="no compaction to undo"):
+            session.undo()
