@@ -141,7 +141,7 @@ NEWER_CALLS = 5
 
 NAME_WEIGHT = 0.3
 """What a name, a path or a number that no later call has used counts, next to a word of the newest call that stands in no
-other line. Of 279 facts of recorded sessions that stood only in results and were needed later, stubs keep 58 so; 36 with
+other line. When every result was searched, stubs kept 58 of 279 facts of recorded sessions that stood only in results; 36 with
 the two ends of each result in as many tokens."""
 
 _MARK = re.compile(r"[\d_/]|[a-z][A-Z]")
